@@ -1,0 +1,53 @@
+# evalward: `make help` lists what there is. Every target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Lambda runs python3.13: look for it on PATH, then under pyenv, then let uv fetch one.
+PYTHON313 := $(shell command -v python3.13 >/dev/null 2>&1 && python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $(HOME)/.pyenv/versions/3.13*/bin/python3.13 2>/dev/null | tail -n 1)
+UV_VERSION := 0.13.9
+UV := .local/uv/bin/uv
+export UV_PYTHON := $(or $(PYTHON313),3.13)
+export UV_PYTHON_DOWNLOADS := automatic
+export SAM_CLI_TELEMETRY := 0
+MANIFESTS := uv.lock pyproject.toml $(wildcard functions/*/pyproject.toml layers/*/pyproject.toml local/pyproject.toml)
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(UV):
+	@python3 -m venv .local/uv
+	@.local/uv/bin/pip install --quiet --disable-pip-version-check 'uv==$(UV_VERSION)'
+
+.venv/.ready: $(UV) $(MANIFESTS)
+	@echo "setting up .venv (first time: about a minute)"
+	@$(UV) sync --frozen --quiet
+	@touch $@
+
+.local/sam/.ready: $(UV) $(MANIFESTS)
+	@echo "setting up .local/sam (aws-sam-cli)"
+	@UV_PROJECT_ENVIRONMENT=.local/sam $(UV) sync --frozen --quiet --only-group sam
+	@touch $@
+
+.PHONY: setup
+setup: .venv/.ready ## make .venv with everything (quick when nothing changed)
+
+.PHONY: demo
+demo: setup ## run the main job on an ephemeral local stack, told step by step
+	@.venv/bin/evalward-local demo
+
+.PHONY: up
+up: setup ## run the local stack in the foreground (ephemeral; Ctrl-C stops it)
+	@.venv/bin/evalward-local up --ephemeral --state .local/stack
+
+.PHONY: test
+test: setup ## run the tests: unit, integration, contract, e2e
+	@.venv/bin/pytest
+
+.PHONY: check
+check: setup ## formatter, linter, types, import rules, SQL lint
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/basedpyright
+	@.venv/bin/lint-imports

@@ -1,0 +1,1 @@
+"""HTTP API: projects, keys, datasets, imports, runs, evaluators, reference."""

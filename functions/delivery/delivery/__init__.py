@@ -1,0 +1,1 @@
+"""Minute pulse: send due wake-ups."""

@@ -1,0 +1,1 @@
+"""SQS: plan a run, evaluate a shard, finish a run."""

@@ -1,0 +1,1 @@
+"""Deploy hook: roles, migrations, first key."""

@@ -1,0 +1,1 @@
+"""The whole bundle on one machine: reads template.yaml and runs every function in it."""
