@@ -1,0 +1,112 @@
+"""Read a SAM template and expand it to plain CloudFormation."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+from samtranslator.model.exceptions import InvalidDocumentException
+from samtranslator.parser.parser import Parser
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
+
+from evalward_local.intrinsics import TemplateError
+
+REGION = "us-east-1"
+# Where SAM has the folder with the code, by resource type.
+_CODE_PROPERTIES = {"AWS::Serverless::Function": "CodeUri", "AWS::Serverless::LayerVersion": "ContentUri"}
+_SCHEDULE_EVENTS = ("Schedule", "ScheduleV2")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template, expanded: only plain CloudFormation resource types are left.
+
+    Attributes
+    ----------
+    resources
+        Logical id to the resource as CloudFormation writes it, intrinsic functions unresolved.
+    parameters, conditions, mappings
+        The sections of the same name.
+    code_folders
+        Logical id of a function to the absolute folder of its source.
+    layer_ids
+        Logical id of an expanded layer version to the id it has in the template (SAM appends a hash).
+    event_names
+        Logical id of an expanded schedule to the name of the event in its function.
+    """
+
+    resources: dict[str, dict[str, Any]]
+    parameters: dict[str, dict[str, Any]]
+    conditions: dict[str, Any]
+    mappings: dict[str, Any]
+    code_folders: dict[str, Path]
+    layer_ids: dict[str, str]
+    event_names: dict[str, str]
+
+
+def read_template(path: Path) -> Template:
+    """Read and expand a SAM template.
+
+    Parameters
+    ----------
+    path
+        The template file; relative code folders start from its folder.
+
+    Returns
+    -------
+    Template
+        The expanded template.
+
+    Raises
+    ------
+    TemplateError
+        When the file is no template or SAM refuses it; the message carries SAM's reasons.
+    """
+    source: Any = yaml_parse(path.read_text())
+    if not isinstance(source, dict) or "Resources" not in source:
+        raise TemplateError(f"{path}: no Resources section")
+    document = cast("dict[str, Any]", source)
+    code_folders: dict[str, Path] = {}
+    event_names: dict[str, str] = {}
+    layers: list[str] = []
+    for logical_id, resource in document["Resources"].items():
+        properties = resource.get("Properties") or {}
+        if code_property := _CODE_PROPERTIES.get(resource["Type"]):
+            code_folders[logical_id] = (path.parent / properties[code_property]).resolve()
+            # The translator accepts uploaded code only; which object it would be does not matter here.
+            properties[code_property] = f"s3://local/{logical_id}"
+        if resource["Type"] == "AWS::Serverless::LayerVersion":
+            layers.append(logical_id)
+        for name, event in (properties.get("Events") or {}).items():
+            if event["Type"] in _SCHEDULE_EVENTS:
+                event_names[f"{logical_id}{name}"] = name
+    expanded = _expand(document, path)
+    resources: dict[str, dict[str, Any]] = expanded["Resources"]
+    return Template(
+        resources=resources,
+        parameters=expanded.get("Parameters") or {},
+        conditions=expanded.get("Conditions") or {},
+        mappings=expanded.get("Mappings") or {},
+        code_folders={key: folder for key, folder in code_folders.items() if key not in layers},
+        layer_ids={
+            expanded_id: layer_id
+            for expanded_id, resource in resources.items()
+            if resource["Type"] == "AWS::Lambda::LayerVersion"
+            for layer_id in layers
+            if expanded_id.startswith(layer_id)
+        },
+        event_names=event_names,
+    )
+
+
+def _expand(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    # The translator asks the environment, not its session, for the region.
+    os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
+    translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
+    try:
+        return translator.translate(document, {})
+    except InvalidDocumentException as error:
+        reasons = "; ".join(str(cause.message) for cause in error.causes)
+        raise TemplateError(f"{path}: {reasons}") from error
