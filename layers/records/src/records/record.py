@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-type JsonValue = None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]
+type JsonValue = bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None
 """A value that RFC 8259 can express, as Python's JSON readers return it."""
 
 
