@@ -4,10 +4,10 @@ A gate looks at one metric's mean or at a bound of its 95 % confidence interval,
 both, inclusive. It is checked when the run is created, so that a gate on a metric that the run will not have, or one
 that nothing can satisfy, never costs a run.
 
-A gate passes only on evidence. It fails when its value is missing (no record was scored, or one alone has no interval),
-and when any row of its metric ended in an error: rows that crash leave the mean, so a system could pass by crashing on
-the rows it would have failed. Skipped rows do not fail a gate: there was nothing to judge in them, and the coverage says
-how many they were.
+A gate passes only on evidence. It fails when its value is missing (no record was scored, or one alone has no
+interval), and when any row of its metric ended in an error: rows that crash leave the mean, so a system could pass by
+crashing on the rows it would have failed. Skipped rows do not fail a gate: there was nothing to judge in them, and the
+coverage says how many they were.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -149,8 +149,8 @@ def build_report(
     Returns
     -------
     dict
-        JSON values. ``passed`` is whether no gate failed, so also true without gates. Gates carry a ``reason`` when they
-        failed.
+        JSON values. ``passed`` is whether no gate failed, so also true without gates. A gate that failed carries
+        a ``reason``.
     """
     metrics = [describe_metric(aggregate) for aggregate in aggregates]
     outcomes = evaluate_gates(gates, metrics)
