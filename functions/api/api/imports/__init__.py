@@ -1,0 +1,1 @@
+"""Imports: files in the bucket on their way to a dataset."""

@@ -1,0 +1,21 @@
+"""All operations this function serves."""
+
+import api.audit.operations
+import api.datasets.operations
+import api.evaluators.operations
+import api.imports.operations
+import api.keys.operations
+import api.projects.operations
+import api.reference.operations
+import api.runs.operations
+
+OPERATIONS = (
+    *api.projects.operations.OPERATIONS,
+    *api.keys.operations.OPERATIONS,
+    *api.datasets.operations.OPERATIONS,
+    *api.imports.operations.OPERATIONS,
+    *api.runs.operations.OPERATIONS,
+    *api.evaluators.operations.OPERATIONS,
+    *api.audit.operations.OPERATIONS,
+)
+PAGES = api.reference.operations.PAGES

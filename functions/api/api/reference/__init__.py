@@ -1,0 +1,1 @@
+"""What the API says of itself: health, OpenAPI document, documentation page."""

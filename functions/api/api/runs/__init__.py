@@ -1,0 +1,1 @@
+"""Runs: creation, reading, results and report. Evaluation itself is run_evaluation."""

@@ -1,0 +1,156 @@
+"""Create a run: validate all that can be known, pin its records, queue it. O(1) in the dataset's size."""
+
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+from coordination.access import Principal
+from coordination.database import Transaction
+from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256
+from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQuotaExceededError
+from coordination.queries import load_queries
+from coordination.runs import EvaluatorConfig, Progress, Run, RunConfig, RunDataset
+from coordination.wake_ups import WakeUp
+from psycopg.types.json import Jsonb
+from records.canonical_json import canonical_json
+from records.evaluators import catalogue
+from records.gates import find_unknown_metrics
+
+from api.projects.store import share_project
+from api.runs.models import CreateRun, DatasetReference
+
+_QUERIES = load_queries("runs")
+_RETRY_QUOTA_SECONDS = 60
+
+
+def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -> Run:
+    """Insert a run, its snapshot, its dispatch and its wake-up in the caller's transaction.
+
+    Locks: the project's row, shared; with a quota the advisory lock (`stored-runs`, project) until the commit, so that
+    concurrent creations cannot pass the limit.
+
+    Raises
+    ------
+    InvalidRequestError
+        An evaluator, a parameter or a gate is not right; every place is named.
+    NotFoundError
+        There is no such dataset.
+    RunQuotaExceededError
+        The project stores as many runs as it may.
+    """
+    config = _make_config(new)
+    dataset = _find_dataset(transaction, new.dataset)
+    _check_quota(transaction)
+    run_id = uuid4()
+    params = {"tenant": transaction.tenant, "run_id": run_id}
+    config_json = config.model_dump(mode="json")
+    inserted = transaction.submit(
+        _QUERIES["insert_run"],
+        {
+            "tenant": transaction.tenant,
+            "id": run_id,
+            "name": new.name,
+            "dataset_name": dataset.name,
+            "dataset_version": dataset.version,
+            "config": Jsonb(config_json),
+            "config_sha256": hashlib.sha256(canonical_json(config_json)).hexdigest(),
+            "records_total": dataset.records,
+            "created_by": principal.id,
+        },
+    )
+    if new.labels:
+        transaction.submit(
+            _QUERIES["insert_run_labels"], params | {"keys": list(new.labels), "values": list(new.labels.values())}
+        )
+    transaction.submit(
+        _QUERIES["insert_run_snapshot"],
+        params | {"sha256": dataset.sha256, "path": dataset.path, "records": dataset.records, "bytes": dataset.bytes},
+    )
+    transaction.submit(_QUERIES["insert_dispatch"], params)
+    transaction.wake(WakeUp("evaluation", "run", transaction.tenant, str(run_id)))
+    row = inserted.fetchone()
+    assert row is not None  # noqa: S101 - INSERT … RETURNING returns its row
+    return Run(
+        id=run_id,
+        project=transaction.tenant,
+        name=new.name,
+        state="pending",
+        dataset=RunDataset(name=dataset.name, version=dataset.version, sha256=dataset.sha256),
+        config=config,
+        labels=dict(new.labels),
+        progress=Progress(total=dataset.records, done=0, scored=0, skipped=0, errors=0),
+        gates=None,
+        created_at=row["created_at"],
+        started_at=None,
+        finished_at=None,
+        error=None,
+        created_by=principal.id,
+    )
+
+
+def _make_config(new: CreateRun) -> RunConfig:
+    faults: list[Fault] = []
+    evaluators: list[EvaluatorConfig] = []
+    for position, wanted in enumerate(new.evaluators):
+        pointer = f"/evaluators/{position}"
+        params: dict[str, Any] = {}
+        try:
+            params = catalogue.validate(wanted.name, wanted.params, at=f"{pointer}/params")
+        except catalogue.UnknownEvaluatorError as error:
+            faults.append(Fault(f"{pointer}/name", str(error)))
+        except catalogue.InvalidParamsError as error:
+            faults += [Fault(problem.pointer, problem.message) for problem in error.problems]
+        evaluators.append(EvaluatorConfig(id=wanted.id or wanted.name, name=wanted.name, params=params))
+    ids = [evaluator.id for evaluator in evaluators]
+    faults += [
+        Fault(f"/evaluators/{position}/id", f"{name!r} stands twice; give each evaluator an id of its own")
+        for position, name in enumerate(ids)
+        if name in ids[:position]
+    ]
+    faults += [Fault(problem.pointer, problem.message) for problem in find_unknown_metrics(new.gates, ids, at="/gates")]
+    if new.trials != 1:
+        faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))
+    if faults:
+        raise InvalidRequestError.at(faults)
+    return RunConfig(
+        target=new.target,
+        evaluators=evaluators,
+        gates=new.gates,
+        trials=new.trials,
+        concurrency=new.concurrency,
+        max_errors=new.max_errors,
+    )
+
+
+def _find_dataset(transaction: Transaction, reference: DatasetReference) -> Dataset:
+    if (reference.sha256 is None) == (reference.name is None):
+        raise InvalidRequestError.at([Fault("/dataset", "give either sha256 or name (with or without version)")])
+    if reference.sha256 is not None:
+        if reference.version is not None:
+            raise InvalidRequestError.at([Fault("/dataset/version", "goes with name, not with sha256")])
+        dataset = find_dataset_by_sha256(transaction, reference.sha256)
+    else:
+        assert reference.name is not None  # noqa: S101 - checked above
+        dataset = find_dataset_by_name(transaction, reference.name, reference.version)
+    if dataset is None:
+        raise NotFoundError("The project has no such dataset; GET …/datasets lists what it has.")
+    return dataset
+
+
+def _check_quota(transaction: Transaction) -> None:
+    project = share_project(transaction, transaction.tenant)
+    if project is None:
+        raise NotFoundError(f"There is no project {transaction.tenant!r}.")
+    limit = project.quotas.max_stored_runs
+    if limit is None:
+        return
+    transaction.submit(
+        load_queries("locks")["take_advisory_lock"], {"namespace": "stored-runs", "name": transaction.tenant}
+    )
+    # A statement of its own after the lock: its snapshot sees what the transaction before us committed.
+    row = transaction.fetch_one(_QUERIES["count_runs"], {"tenant": transaction.tenant})
+    if row is not None and row["runs"] >= limit:
+        raise RunQuotaExceededError(
+            f"The project stores {limit} runs, as many as it may. Delete runs, or raise quotas.max_stored_runs.",
+            retry_after_seconds=_RETRY_QUOTA_SECONDS,
+        )

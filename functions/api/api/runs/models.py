@@ -1,0 +1,103 @@
+"""Runs as the API takes them."""
+
+from typing import Annotated, Any
+
+from coordination.datasets import DatasetName
+from coordination.http.pages import PageQuery
+from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
+from coordination.runs import TargetConfig
+from pydantic import BeforeValidator, Field, StringConstraints
+from records.gates import Gate
+
+type LabelKey = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+]
+type LabelValue = Annotated[str, StringConstraints(max_length=200)]
+type EvaluatorId = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="names the metric; the evaluator's name by default"
+    ),
+]
+
+
+class DatasetReference(RequestModel):
+    """A dataset version: by content, or by name and (newest when left out) version."""
+
+    sha256: Sha256 | None = None
+    name: DatasetName | None = None
+    version: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
+
+
+class EvaluatorRequest(RequestModel):
+    """An evaluator and its parameters."""
+
+    name: Annotated[str, Field(max_length=100, description="in the catalogue: GET /v1/evaluators")]
+    params: Annotated[dict[str, Any], Field(default_factory=dict)]
+    id: EvaluatorId | None = None
+
+
+def _name_to_target(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+class CreateRun(RequestModel):
+    """A new run."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, examples=["support answers, nightly"])]
+    dataset: DatasetReference
+    evaluators: Annotated[list[EvaluatorRequest], Field(min_length=1, max_length=50)]
+    target: Annotated[
+        TargetConfig,
+        BeforeValidator(_name_to_target, json_schema_input_type=TargetConfig | str),
+        Field(description="what makes the outputs; a bare kind is short for {kind}"),
+    ] = TargetConfig()
+    gates: Annotated[list[Gate], Field(max_length=100)] = []
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50)] = {}
+    trials: Annotated[int, Field(ge=1, le=100, description="a recorded target allows only 1")] = 1
+    concurrency: Annotated[
+        int, Field(ge=1, le=100, description="target calls at once per shard; a recorded target makes none")
+    ] = 8
+    max_errors: Annotated[
+        int | None, Field(ge=0, le=2**31 - 1, description="the run stops in error when more results are errors")
+    ] = None
+
+
+class RunQuery(PageQuery):
+    """Which runs to list."""
+
+    state: Annotated[
+        str | None,
+        Field(pattern="^(pending|running|succeeded|failed|error|cancelled)$", description="only runs in this state"),
+    ] = None
+    label: Annotated[
+        str | None, Field(max_length=301, pattern="^[^=]+=", description="only runs with this label, as key=value")
+    ] = None
+    created_after: Annotated[Instant | None, Field(description="only runs created after this instant")] = None
+
+
+class WaitQuery(QueryModel):
+    """How long to wait for a run to end."""
+
+    wait_seconds: Annotated[
+        int, Field(ge=0, le=20, description="answer when the run has ended, at the latest after this long")
+    ] = 0
+
+
+class ResultQuery(PageQuery):
+    """Which results to list."""
+
+    evaluator: Annotated[str | None, Field(max_length=100, description="only of this evaluator id")] = None
+    status: Annotated[str | None, Field(pattern="^(scored|skipped|error)$", description="only with this status")] = None
+
+
+class Result(ResponseModel):
+    """What one evaluator said of one record in one trial."""
+
+    record: Annotated[str, Field(description="the record's id")]
+    trial: int
+    evaluator: Annotated[str, Field(description="the evaluator's id in the run")]
+    status: Annotated[str, Field(description="scored, skipped or error")]
+    score: float | None
+    passed: bool | None
+    error: Annotated[str | None, Field(description="why it was skipped or failed")]

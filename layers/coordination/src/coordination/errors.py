@@ -1,0 +1,200 @@
+"""What can go wrong for a caller, one class a situation.
+
+Every error that may leave a use case derives from `ProblemError` and names its status, its stable code and its title:
+this module is the one table that maps errors to HTTP. A detail says what happened and what to do about it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One place in a request that is wrong.
+
+    Attributes
+    ----------
+    pointer
+        JSON Pointer (RFC 6901) into the body; for a query parameter or a path parameter `/` and its name.
+    message
+        What is wrong there and what would be right.
+    """
+
+    pointer: str
+    message: str
+
+
+class ProblemError(Exception):
+    """An answer other than success: becomes `application/problem+json` (RFC 9457).
+
+    Parameters
+    ----------
+    detail
+        What happened and what to do, for a person. Never a secret, never a payload.
+    errors
+        The places that are wrong, each a JSON object.
+    retry_after_seconds
+        When a retry may help, in whole seconds (>= 1).
+    extra
+        Further members of the problem object.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Something went wrong here"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: Sequence[Mapping[str, Any]] = (),
+        retry_after_seconds: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = list(errors)
+        self.retry_after_seconds = retry_after_seconds
+        self.extra = dict(extra or {})
+
+
+class InvalidRequestError(ProblemError):
+    """The request is malformed or breaks a rule; `errors` point at the places."""
+
+    status, code, title = 400, "invalid_request", "The request is not valid"
+
+    @classmethod
+    def at(cls, faults: Sequence[Fault]) -> Self:
+        """Make the error from the places that are wrong (at least one)."""
+        where = ", ".join(sorted({fault.pointer or "the body" for fault in faults}))
+        return cls(
+            f"{len(faults)} thing{'s' if len(faults) > 1 else ''} to correct at {where}.",
+            errors=[{"pointer": fault.pointer, "message": fault.message} for fault in faults],
+        )
+
+
+class InvalidIdempotencyKeyError(ProblemError):
+    """The Idempotency-Key header cannot be a key."""
+
+    status, code, title = 400, "invalid_idempotency_key", "The Idempotency-Key header is not valid"
+
+
+class InvalidCursorError(ProblemError):
+    """The list cursor is none of ours."""
+
+    status, code, title = 400, "invalid_cursor", "The cursor is not valid"
+
+
+class UnauthenticatedError(ProblemError):
+    """No key, an unknown one or an expired one."""
+
+    status, code, title = 401, "unauthenticated", "A valid API key is needed"
+
+
+class PermissionDeniedError(ProblemError):
+    """The key is valid but lacks the permission."""
+
+    status, code, title = 403, "permission_denied", "The key lacks a permission"
+
+
+class NotFoundError(ProblemError):
+    """Nothing there, or nothing that the caller may see."""
+
+    status, code, title = 404, "not_found", "Not found"
+
+
+class MethodNotAllowedError(ProblemError):
+    """The path exists, the method does not."""
+
+    status, code, title = 405, "method_not_allowed", "Method not allowed"
+
+
+class ProjectExistsError(ProblemError):
+    """A project of that id exists."""
+
+    status, code, title = 409, "project_exists", "The project exists already"
+
+
+class IdempotencyInProgressError(ProblemError):
+    """The same key is being worked on by another call."""
+
+    status, code, title = 409, "idempotency_in_progress", "The same write is in progress"
+
+
+class IdempotencyUncertainError(ProblemError):
+    """A claim without an outcome whose owner's deadline has passed."""
+
+    status, code, title = 409, "idempotency_uncertain", "It is not known whether the write happened"
+
+
+class OutcomeNotStoredError(ProblemError):
+    """The write happened, its answer was too large to keep."""
+
+    status, code, title = 409, "idempotency_outcome_not_stored", "The write happened; its answer was not kept"
+
+
+class PayloadTooLargeError(ProblemError):
+    """The body is over the limit of its route."""
+
+    status, code, title = 413, "payload_too_large", "The body is too large"
+
+
+class UnsupportedMediaTypeError(ProblemError):
+    """A JSON route was given something else."""
+
+    status, code, title = 415, "unsupported_media_type", "The content type must be application/json"
+
+
+class IdempotencyKeyReusedError(ProblemError):
+    """The key was used for another request."""
+
+    status, code, title = 422, "idempotency_key_reused", "The Idempotency-Key was used for another request"
+
+
+class DatasetRefusedError(ProblemError):
+    """The file is no valid dataset; `errors` name rows and fields."""
+
+    status, code, title = 422, "dataset_invalid", "The file is not a valid dataset"
+
+
+class IdempotencyCapacityError(ProblemError):
+    """The scope holds as many idempotency records as it may."""
+
+    status, code, title = 429, "idempotency_capacity", "No room for another Idempotency-Key"
+
+
+class RunQuotaExceededError(ProblemError):
+    """The project stores as many runs as it may."""
+
+    status, code, title = 429, "run_quota_exceeded", "The project stores as many runs as it may"
+
+
+class DatabaseUnavailableError(ProblemError):
+    """The database cannot be reached or did not answer in time."""
+
+    status, code, title = 503, "database_unavailable", "The database cannot be reached"
+
+
+class OutcomeUnknownError(ProblemError):
+    """The connection was lost while the write was being committed."""
+
+    status, code, title = 503, "outcome_unknown", "It is not known whether the write happened"
+
+
+class StorageUnavailableError(ProblemError):
+    """The object store cannot be reached or refused us."""
+
+    status, code, title = 503, "storage_unavailable", "The object store cannot be reached"
+
+
+class RunNotFinishedError(ProblemError):
+    """The run has no report yet."""
+
+    status, code, title = 409, "run_not_finished", "The run has not finished"
+
+
+class RunWithoutReportError(ProblemError):
+    """The run ended without a report."""
+
+    status, code, title = 409, "run_without_report", "The run ended without a report"

@@ -1,0 +1,202 @@
+"""The declaration of one operation."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from coordination.access import Permission, Principal
+from coordination.clock import Deadline
+from coordination.database import Transaction
+from coordination.environment import Environment
+from coordination.models import QueryModel
+
+type Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+class NoQuery(QueryModel):
+    """An operation without query parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an operation answers.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    body
+        A model (written as JSON), text or bytes of `content_type`, or None for no body.
+    headers
+        Further headers, lower-case names.
+    content_type
+        Of the body.
+    """
+
+    status: int
+    body: BaseModel | str | bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    content_type: str = "application/json"
+
+    def encode_body(self, without: frozenset[str] = frozenset()) -> bytes:
+        """Return the body's bytes, leaving out the named top-level fields."""
+        match self.body:
+            case None:
+                return b""
+            case str():
+                return self.body.encode()
+            case bytes():
+                return self.body
+            case _:
+                return self.body.model_dump_json(exclude=set(without)).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalWrite:
+    """Idempotency contract of a write whose effects are all in PostgreSQL.
+
+    Claim check, effect and stored outcome commit in one transaction, so there is no effect boundary: before the commit
+    nothing has happened. What an operation prepares before it (a content-addressed object) may be done twice.
+
+    Attributes
+    ----------
+    stored_headers
+        Headers that are stored and replayed, beside `content-type`.
+    secret_fields
+        Top-level fields of the response that are never stored: shown in the first answer only.
+    """
+
+    stored_headers: frozenset[str] = frozenset({"location", "etag"})
+    secret_fields: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One authenticated, authorized and validated call.
+
+    Attributes
+    ----------
+    environment
+        The means.
+    deadline
+        When the invocation ends.
+    request_id
+        The gateway's id of this request.
+    principal
+        Who calls.
+    path
+        Path parameters by name.
+    query, body
+        Validated models; `content` holds a raw upload's bytes instead of a body.
+    prepared
+        What the operation's `prepare` made.
+    """
+
+    environment: Environment
+    deadline: Deadline
+    request_id: str
+    principal: Principal
+    path: Mapping[str, str]
+    query: BaseModel
+    body: BaseModel | None
+    content: bytes
+    prepared: Any = None
+
+    @property
+    def project(self) -> str:
+        """The project in the path."""
+        return self.path["project"]
+
+    def query_as[Model: BaseModel](self, model: type[Model]) -> Model:
+        """Return the query as the model the operation declares."""
+        assert isinstance(self.query, model)  # noqa: S101 - the border validated it with this very model
+        return self.query
+
+    def body_as[Model: BaseModel](self, model: type[Model]) -> Model:
+        """Return the body as the model the operation declares."""
+        assert isinstance(self.body, model)  # noqa: S101 - the border validated it with this very model
+        return self.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of the API, declared once.
+
+    Attributes
+    ----------
+    id
+        Constant name, part of every fingerprint and audit event; never changes when code is renamed.
+    method, path
+        HTTP method and path; parameters in braces. A parameter `project` makes it an operation of that project.
+    summary
+        One sentence for the documentation.
+    permission
+        What the caller needs; None when any valid key will do (in a project: any grant on it).
+    query, body
+        Models; no `body` means that none is read.
+    max_content_bytes
+        For a raw upload: the largest body, in bytes. Its content type is not looked at.
+    too_large_advice
+        What to do with a larger one.
+    responses
+        Status -> model of the documented successes (None: no JSON body).
+    idempotency
+        The contract of a write; None for a read.
+    prepare
+        Runs before the transaction, after the stored outcome was looked for. What it does must be harmless twice.
+    handle
+        The use case, inside the transaction.
+    """
+
+    id: str
+    method: Method
+    path: str
+    summary: str
+    handle: Callable[[Call, Transaction], Answer]
+    permission: Permission | None = None
+    query: type[QueryModel] = NoQuery
+    body: type[BaseModel] | None = None
+    max_content_bytes: int = 0
+    too_large_advice: str = ""
+    responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
+    idempotency: LocalWrite | None = None
+    prepare: Callable[[Call], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.method == "GET") != (self.idempotency is None):
+            raise ValueError(f"{self.id}: a write declares its idempotency, a read has none")
+
+    @property
+    def path_pattern(self) -> re.Pattern[str]:
+        """A pattern that matches the path with any parameters."""
+        return path_pattern(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicPage:
+    """A page that needs no key.
+
+    Attributes
+    ----------
+    id, path, summary
+        As of an operation; the method is GET.
+    respond
+        Makes the answer.
+    content_type
+        What it answers.
+    """
+
+    id: str
+    path: str
+    summary: str
+    respond: Callable[[Environment], Answer]
+    content_type: str = "application/json"
+    response: type[BaseModel] | None = None
+
+
+def path_pattern(path: str) -> re.Pattern[str]:
+    """Return a pattern that matches a declared path with any parameters."""
+    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "$")

@@ -1,0 +1,79 @@
+"""API Gateway's HTTP API event (payload format 2.0), read with all its quirks."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from coordination.errors import Fault, InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request.
+
+    Attributes
+    ----------
+    request_id
+        The gateway's id: answered as `x-request-id` and written into every log line of the chain.
+    method, path
+        Upper-case method; decoded path.
+    headers
+        Lower-case names; repeated headers are joined with a comma, as the gateway does.
+    query
+        Pairs in the order they were sent.
+    content
+        The body's bytes; absent, null and empty bodies are all b"".
+    """
+
+    request_id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    query: list[tuple[str, str]]
+    content: bytes
+
+    def query_fields(self) -> dict[str, str]:
+        """Return the query parameters by name.
+
+        Raises
+        ------
+        InvalidRequestError
+            A parameter stands twice.
+        """
+        fields: dict[str, str] = {}
+        for name, value in self.query:
+            if name in fields:
+                raise InvalidRequestError.at([Fault(f"/{name}", "the query parameter stands twice; send it once")])
+            fields[name] = value
+        return fields
+
+
+def read_request(event: Mapping[str, Any], fallback_request_id: str) -> Request:
+    """Read an event.
+
+    Raises
+    ------
+    InvalidRequestError
+        The body is marked as base64 and is not.
+    """
+    context = event.get("requestContext") or {}
+    http = context.get("http") or {}
+    body = event.get("body") or ""
+    if event.get("isBase64Encoded") and body:
+        try:
+            content = base64.b64decode(body, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidRequestError("The body is marked as base64 and is not.") from error
+    else:
+        content = body.encode("utf-8", "surrogatepass")
+    return Request(
+        request_id=context.get("requestId") or fallback_request_id,
+        method=str(http.get("method") or "GET").upper(),
+        path=event.get("rawPath") or http.get("path") or "/",
+        headers={name.lower(): value for name, value in (event.get("headers") or {}).items()},
+        query=parse_qsl(event.get("rawQueryString") or "", keep_blank_values=True),
+        content=content,
+    )

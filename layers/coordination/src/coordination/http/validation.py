@@ -1,0 +1,132 @@
+"""Bodies and query parameters into models, faults into JSON Pointers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
+
+from pydantic import BaseModel, ValidationError
+
+from coordination.errors import Fault, InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
+from coordination.http.request import Request
+
+MAX_JSON_BYTES = 1024 * 1024
+_MAX_FAULTS = 20
+
+
+def read_body[Model: BaseModel](request: Request, model: type[Model]) -> Model:
+    """Validate the JSON body of a request.
+
+    Raises
+    ------
+    UnsupportedMediaTypeError
+        The content type is another than application/json.
+    PayloadTooLargeError
+        Over 1 MiB.
+    InvalidRequestError
+        Not JSON (RFC 8259; duplicate names, NaN and NUL characters are refused too), or not what the model allows.
+    """
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type != "application/json":
+        sent = f"it was {media_type}" if media_type else "it was not sent"
+        raise UnsupportedMediaTypeError(f"Send the header `content-type: application/json`; {sent}.")
+    if len(request.content) > MAX_JSON_BYTES:
+        raise PayloadTooLargeError(
+            f"The body has {len(request.content)} bytes, a JSON body may have {MAX_JSON_BYTES} bytes."
+        )
+    text = _decode(request.content)
+    _check_json(text)
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidRequestError.at(read_faults(error)) from error
+
+
+def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
+    """Validate the query parameters of a request.
+
+    Raises
+    ------
+    InvalidRequestError
+        One is unknown, stands twice, or has a value that is not allowed.
+    """
+    try:
+        return model.model_validate(request.query_fields())
+    except ValidationError as error:
+        faults = [Fault(fault.pointer, f"query parameter: {fault.message}") for fault in read_faults(error)]
+        raise InvalidRequestError.at(faults) from error
+
+
+def read_faults(error: ValidationError) -> list[Fault]:
+    """Turn pydantic's errors into pointers and messages; values are not repeated, they may be secret."""
+    details = error.errors(include_url=False, include_context=True, include_input=False)
+    return [Fault(json_pointer(detail["loc"]), _explain(detail)) for detail in details[:_MAX_FAULTS]]
+
+
+def json_pointer(location: Sequence[str | int]) -> str:
+    """Write a location as a JSON Pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _explain(detail: Mapping[str, Any]) -> str:
+    match detail["type"]:
+        case "extra_forbidden":
+            return "unknown field; take it out or correct its name"
+        case "missing":
+            return "the field is required"
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "string_pattern_mismatch":
+            return f"must match {detail['ctx']['pattern']}"
+        case _:
+            message: str = detail["msg"]
+            return message[:1].lower() + message[1:]
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"The body is not UTF-8: byte {error.start + 1} cannot be read.") from error
+
+
+def _check_json(text: str) -> None:
+    """Refuse what a lenient parser would let through."""
+    if not text.strip():
+        raise InvalidRequestError("The body is empty; a JSON object is needed.")
+    try:
+        value = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise InvalidRequestError(
+            f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
+        ) from error
+    except RecursionError as error:
+        raise InvalidRequestError("The body is nested too deeply.") from error
+    if not isinstance(value, dict):
+        raise InvalidRequestError("The body must be a JSON object.")
+    if "\\u0000" in text and _holds_nul(value):
+        raise InvalidRequestError("The body holds a NUL character (\\u0000), which cannot be stored.")
+
+
+def _holds_nul(value: Any) -> bool:
+    match value:
+        case str():
+            return "\0" in value
+        case list():
+            return any(_holds_nul(item) for item in value)
+        case dict():
+            return any(_holds_nul(name) or _holds_nul(item) for name, item in value.items())
+        case _:
+            return False
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidRequestError.at([Fault(f"/{name}", "the name stands twice in one object") for name in twice])
+    return fields
+
+
+def _refuse_constant(name: str) -> Never:
+    raise InvalidRequestError(f"The body holds {name}, which is not JSON.")

@@ -1,0 +1,42 @@
+"""What a key is bound to: a SHA-256 over the request as it was understood."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from records.canonical_json import canonical_json
+
+
+def fingerprint_request(
+    operation_id: str,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+    body: Any,
+    content_sha256: str | None,
+) -> bytes:
+    """Fingerprint a validated request.
+
+    Parameters
+    ----------
+    operation_id
+        The operation's constant name; renaming code never changes it.
+    path, query
+        Parameters as typed JSON values, defaults applied. They stand apart by name, so that no two paths collide.
+    body
+        The validated body as JSON values, defaults applied; None for an absent, null or empty one.
+    content_sha256
+        Of a raw upload's bytes, 64 hex digits; else None.
+
+    Returns
+    -------
+    bytes
+        SHA-256 (32 bytes) over the canonical JSON (RFC 8785) of all of it.
+    """
+    request = {
+        "operation": operation_id,
+        "path": dict(path),
+        "query": dict(query),
+        "body": body,
+        "content_sha256": content_sha256,
+    }
+    return hashlib.sha256(canonical_json(request)).digest()

@@ -1,0 +1,162 @@
+"""Imports: files under `datasets/incoming/<project>/` on their way to a dataset. One job row each."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordination.database import Transaction
+from coordination.datasets import Dataset
+from coordination.models import Instant, ResponseModel
+from coordination.queries import load_queries
+from coordination.wake_ups import WakeUp
+
+_QUERIES = load_queries("imports")
+
+INCOMING_PREFIX = "datasets/incoming/"
+type FileFormat = Literal["jsonl", "parquet"]
+type NulRule = Literal["refuse", "replace"]
+
+type FieldMapping = Annotated[
+    dict[str, str],
+    Field(
+        max_length=8,
+        description="canonical field -> JSON Pointer or column, e.g. {'input': '/request/text'}; wins over aliases",
+    ),
+]
+
+
+class ImportOrder(BaseModel):
+    """What to import, as the job's payload holds it.
+
+    Attributes
+    ----------
+    bucket, key, version_id
+        The object; with a version id exactly that version.
+    name, format
+        What it becomes and how it is read.
+    mapping, nul
+        As in an upload.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bucket: str
+    key: str
+    version_id: str | None = None
+    name: str
+    format: FileFormat
+    mapping: dict[str, str] | None = None
+    nul: NulRule = "refuse"
+
+    @property
+    def uri(self) -> str:
+        """The object's address."""
+        return f"s3://{self.bucket}/{self.key}"
+
+
+class ImportFailure(ResponseModel):
+    """Why an import failed."""
+
+    code: Annotated[str, Field(description="stable, as in a problem document")]
+    detail: str
+    errors: Annotated[list[dict[str, Any]], Field(description="rows and fields, as an upload would answer")]
+
+
+class Import(ResponseModel):
+    """One import."""
+
+    id: UUID
+    project: str
+    state: Annotated[str, Field(description="queued, running, succeeded or failed")]
+    name: str
+    format: str
+    uri: str
+    attempts: int
+    dataset: Dataset | None
+    error: ImportFailure | None
+    created_at: Instant
+    created_by: str
+    started_at: Instant | None
+    completed_at: Instant | None
+
+
+def insert_import(
+    transaction: Transaction, *, order: Mapping[str, Any], dedupe_key: str, principal: str
+) -> Import | None:
+    """Write the job of an import and its wake-up.
+
+    Parameters
+    ----------
+    transaction
+        Of the project.
+    order
+        An `ImportOrder` as JSON values.
+    dedupe_key
+        Tells the same cause delivered twice.
+
+    Returns
+    -------
+    Import or None
+        None when the cause was seen before.
+    """
+    row = transaction.fetch_one(
+        _QUERIES["insert_import"],
+        {
+            "tenant": transaction.tenant,
+            "dedupe_key": dedupe_key,
+            "payload": Jsonb(dict(order)),
+            "created_by": principal,
+        },
+    )
+    if row is None:
+        return None
+    transaction.wake(WakeUp("conversion", "import", transaction.tenant, str(row["id"])))
+    return to_import(row)
+
+
+def to_import(row: Mapping[str, Any]) -> Import:
+    """Make an import of its row."""
+    payload = row["payload"]
+    return Import(
+        id=row["id"],
+        project=row["tenant_id"],
+        state=row["state"],
+        name=payload["name"],
+        format=payload["format"],
+        uri=f"s3://{payload['bucket']}/{payload['key']}",
+        attempts=row["attempts"],
+        dataset=Dataset.model_validate(row["result"]) if row["result"] else None,
+        error=ImportFailure.model_validate(row["error"]) if row["error"] else None,
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+    )
+
+
+def split_incoming_key(key: str) -> tuple[str, str] | None:
+    """Split a decoded key into project and the path below `datasets/incoming/<project>/`.
+
+    Returns None when the key is not below that prefix, or holds `.`, `..`, empty or encoded segments.
+    """
+    if not key.startswith(INCOMING_PREFIX):
+        return None
+    project, _, rest = key.removeprefix(INCOMING_PREFIX).partition("/")
+    segments = rest.split("/")
+    is_clean = all(segment not in ("", ".", "..") for segment in segments)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", project) or not is_clean or "\\" in rest or "%" in rest:
+        return None
+    return project, rest
+
+
+def format_of(file_name: str) -> FileFormat | None:
+    """Tell a file's format by its ending; None when it has neither."""
+    if file_name.endswith(".jsonl"):
+        return "jsonl"
+    if file_name.endswith(".parquet"):
+        return "parquet"
+    return None

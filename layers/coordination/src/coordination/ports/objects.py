@@ -1,0 +1,139 @@
+"""S3."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from coordination.errors import StorageUnavailableError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class ObjectNotFoundError(Exception):
+    """No object at that key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object that is about to be read.
+
+    Attributes
+    ----------
+    bytes
+        Its size.
+    body
+        Its content, streamed.
+    """
+
+    bytes: int
+    body: BinaryIO
+
+
+class Objects:
+    """Reads and writes the objects of one bucket; the client is made at the first use.
+
+    Parameters
+    ----------
+    bucket
+        Name of the bucket.
+    """
+
+    def __init__(self, bucket: str) -> None:
+        self.bucket = bucket
+
+    @cached_property
+    def _client(self) -> "S3Client":
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 4}))
+
+    def open(self, key: str, version_id: str | None = None) -> StoredObject:
+        """Begin to read an object.
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is none.
+        StorageUnavailableError
+            S3 cannot be reached or refused.
+        """
+        with self._translated():
+            if version_id is None:
+                answer = self._client.get_object(Bucket=self.bucket, Key=key)
+            else:
+                answer = self._client.get_object(Bucket=self.bucket, Key=key, VersionId=version_id)
+        return StoredObject(answer["ContentLength"], cast("BinaryIO", answer["Body"]))
+
+    def read(self, key: str, start: int | None = None, end: int | None = None) -> bytes:
+        """Return an object's bytes, or those of the range [start, end).
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is none.
+        StorageUnavailableError
+            S3 cannot be reached or refused.
+        """
+        with self._translated():
+            if start is None or end is None:
+                return self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+            return self._client.get_object(Bucket=self.bucket, Key=key, Range=f"bytes={start}-{end - 1}")["Body"].read()
+
+    def put(self, key: str, body: bytes | BinaryIO, content_type: str) -> bool:
+        """Write an object unless one is there already.
+
+        Returns
+        -------
+        bool
+            Whether it was written; False when the key is taken, which for a content-addressed key means the same bytes.
+
+        Raises
+        ------
+        StorageUnavailableError
+            S3 cannot be reached or refused.
+        """
+        from botocore.exceptions import ClientError
+
+        with self._translated():
+            try:
+                self._client.put_object(
+                    Bucket=self.bucket, Key=key, Body=body, ContentType=content_type, IfNoneMatch="*"
+                )
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") == "PreconditionFailed":
+                    return False
+                raise
+        return True
+
+    def presign_get(self, key: str, valid_seconds: int, file_name: str) -> str:
+        """Return a URL that reads an object without credentials for `valid_seconds`."""
+        return self._client.generate_presigned_url(
+            "get_object",
+            Params={
+                "Bucket": self.bucket,
+                "Key": key,
+                "ResponseContentDisposition": f'attachment; filename="{file_name}"',
+            },
+            ExpiresIn=valid_seconds,
+        )
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in {"NoSuchKey", "NoSuchVersion", "404"}:
+                raise ObjectNotFoundError from error
+            raise StorageUnavailableError(
+                "The object store refused the request. Try again; nothing was published.", retry_after_seconds=5
+            ) from error
+        except BotoCoreError as error:
+            raise StorageUnavailableError(
+                "The object store cannot be reached. Try again; nothing was published.", retry_after_seconds=5
+            ) from error

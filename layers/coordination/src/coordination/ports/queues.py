@@ -1,0 +1,52 @@
+"""SQS."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+# SendMessageBatch takes no more.
+_BATCH_SIZE = 10
+
+
+class QueueSendError(Exception):
+    """SQS took a batch but refused some of its messages."""
+
+
+class QueuePort(Protocol):
+    """Sends messages."""
+
+    def send(self, url: str, bodies: Sequence[str]) -> None:
+        """Send every body to the queue or raise."""
+        ...
+
+
+class SqsQueues:
+    """Sends messages through SQS; the client is made at the first use."""
+
+    @cached_property
+    def _client(self) -> "SQSClient":
+        import boto3
+
+        return boto3.client("sqs")
+
+    def send(self, url: str, bodies: Sequence[str]) -> None:
+        """Send every body to the queue, ten to a request.
+
+        Raises
+        ------
+        QueueSendError
+            Some messages were refused.
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError
+            The queue cannot be reached, is gone, or may not be written.
+        """
+        for start in range(0, len(bodies), _BATCH_SIZE):
+            batch = bodies[start : start + _BATCH_SIZE]
+            answer = self._client.send_message_batch(
+                QueueUrl=url,
+                Entries=[{"Id": str(position), "MessageBody": body} for position, body in enumerate(batch)],
+            )
+            if answer.get("Failed"):
+                raise QueueSendError(f"{len(answer['Failed'])} of {len(batch)} messages were refused")

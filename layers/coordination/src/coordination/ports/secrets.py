@@ -1,0 +1,45 @@
+"""Secrets Manager."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+
+
+class Secrets:
+    """Reads and writes JSON secrets; a secret is read once per environment unless a fresh copy is asked for."""
+
+    def __init__(self) -> None:
+        self._cache: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def _client(self) -> "SecretsManagerClient":
+        import boto3
+
+        return boto3.client("secretsmanager")
+
+    def read(self, secret_id: str, is_fresh: bool = False) -> dict[str, Any]:
+        """Return the JSON object of a secret.
+
+        Raises
+        ------
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError
+            The secret cannot be reached or may not be read.
+        """
+        if is_fresh or secret_id not in self._cache:
+            self._cache[secret_id] = orjson.loads(self._client.get_secret_value(SecretId=secret_id)["SecretString"])
+        return self._cache[secret_id]
+
+    def write(self, secret_id: str, value: dict[str, Any]) -> None:
+        """Put a new version of a secret.
+
+        Raises
+        ------
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError
+            The secret cannot be reached or may not be written.
+        """
+        self._client.put_secret_value(SecretId=secret_id, SecretString=orjson.dumps(value).decode())
+        self._cache.pop(secret_id, None)

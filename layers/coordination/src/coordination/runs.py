@@ -1,0 +1,129 @@
+"""Runs: what api and run_evaluation know of them alike."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from records.gates import Gate
+
+from coordination.models import Instant, ResponseModel
+
+TERMINAL_STATES = frozenset({"succeeded", "failed", "error", "cancelled"})
+type RunState = Literal["pending", "running", "succeeded", "failed", "error", "cancelled"]
+
+
+class EvaluatorConfig(BaseModel):
+    """One evaluator of a run, its parameters complete.
+
+    Attributes
+    ----------
+    id
+        Unique in the run; metrics, gates and results name it.
+    name
+        In the catalogue.
+    params
+        Validated, defaults applied.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    name: str
+    params: dict[str, Any]
+
+
+class TargetConfig(BaseModel):
+    """What makes the outputs: `recorded` scores those that the records carry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Annotated[Literal["recorded"], Field(description="recorded: score the outputs the records carry")] = (
+        "recorded"
+    )
+
+
+class RunConfig(BaseModel):
+    """All that decides a run's scores beside its records, complete: defaults applied, as it was at creation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: TargetConfig
+    evaluators: list[EvaluatorConfig]
+    gates: list[Gate]
+    trials: int
+    concurrency: int
+    max_errors: int | None
+
+
+class RunDataset(ResponseModel):
+    """The dataset version a run was pinned to at creation."""
+
+    name: str
+    version: int
+    sha256: str
+
+
+class Progress(ResponseModel):
+    """How far a run is: `total` and `done` count records, the others results."""
+
+    total: int
+    done: int
+    scored: int
+    skipped: int
+    errors: int
+
+
+class RunFailure(ResponseModel):
+    """Why a run could not finish."""
+
+    code: str
+    detail: str
+
+
+class Run(ResponseModel):
+    """One evaluation of a snapshot of records."""
+
+    id: UUID
+    project: str
+    name: str
+    state: RunState
+    dataset: RunDataset
+    config: RunConfig
+    labels: dict[str, str]
+    progress: Progress
+    gates: Annotated[
+        list[dict[str, Any]] | None,
+        Field(description="each gate with its value and whether it passed; null until then"),
+    ]
+    created_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+    error: RunFailure | None
+    created_by: str
+
+
+def to_run(row: Mapping[str, Any]) -> Run:
+    """Make a run of its row (the row holds `labels` as an object and the snapshot's `sha256`)."""
+    return Run(
+        id=row["id"],
+        project=row["tenant_id"],
+        name=row["name"],
+        state=row["state"],
+        dataset=RunDataset(name=row["dataset_name"], version=row["dataset_version"], sha256=row["sha256"]),
+        config=RunConfig.model_validate(row["config"]),
+        labels=row["labels"],
+        progress=Progress(
+            total=row["records_total"],
+            done=row["records_done"],
+            scored=row["results_scored"],
+            skipped=row["results_skipped"],
+            errors=row["results_errors"],
+        ),
+        gates=row["gates"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        error=RunFailure.model_validate(row["error"]) if row["error"] else None,
+        created_by=row["created_by"],
+    )

@@ -1,0 +1,14 @@
+-- name: find_role
+-- Whether a role exists. name: of the role. No lock.
+SELECT 1 AS found FROM pg_catalog.pg_roles WHERE rolname = %(name)s::text;
+
+-- name: find_installation_key
+-- Whether any key has a grant on the whole installation. No lock.
+SELECT k.id FROM coordination.api_keys k
+WHERE k.grants @> '[{"project": "*"}]'::jsonb
+LIMIT 1;
+
+-- name: insert_first_key
+-- The key with which an installation begins; its text is in the admin key secret. secret_sha256: 32 bytes. No lock.
+INSERT INTO coordination.api_keys (id, name, secret_sha256, grants, created_by)
+VALUES (%(id)s::text, 'first key', %(secret_sha256)s::bytea, %(grants)s::jsonb, 'deployment');

@@ -1,0 +1,42 @@
+-- name: insert_import
+-- Write the job of an import; no row comes back when its cause was seen before. payload: ImportOrder. No lock.
+INSERT INTO scheduler.jobs (tenant_id, kind, dedupe_key, payload, created_by)
+VALUES (%(tenant)s::text, 'dataset_import', %(dedupe_key)s::text, %(payload)s::jsonb, %(created_by)s::text)
+ON CONFLICT (tenant_id, kind, dedupe_key) DO NOTHING
+RETURNING tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at;
+
+-- name: find_import
+-- One import. No lock.
+SELECT tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at
+FROM scheduler.jobs
+WHERE tenant_id = %(tenant)s::text AND kind = 'dataset_import' AND id = %(id)s::uuid;
+
+-- name: list_imports
+-- Imports, newest first. state: or NULL for all; after_*: position of the page before, or NULL. No lock.
+SELECT tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at
+FROM scheduler.jobs
+WHERE tenant_id = %(tenant)s::text AND kind = 'dataset_import'
+  AND (%(state)s::text IS NULL OR state = %(state)s::text)
+  AND (%(after_created_at)s::timestamptz IS NULL
+       OR (created_at, id) < (%(after_created_at)s::timestamptz, %(after_id)s::uuid))
+ORDER BY created_at DESC, id DESC
+LIMIT %(limit)s::integer;
+
+-- name: begin_import
+-- Begin an attempt at an import that is not finished; no row comes back when it is, or is unknown. Lock: its row.
+UPDATE scheduler.jobs
+SET state = 'running', attempts = attempts + 1, started_at = coalesce(started_at, clock_timestamp())
+WHERE tenant_id = %(tenant)s::text AND kind = 'dataset_import' AND id = %(id)s::uuid AND state IN ('queued', 'running')
+RETURNING attempts, payload, created_by;
+
+-- name: succeed_import
+-- End an import with the dataset it made. result: Dataset. Lock: its row.
+UPDATE scheduler.jobs
+SET state = 'succeeded', result = %(result)s::jsonb, error = NULL, completed_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'running';
+
+-- name: fail_import
+-- End an import with the reason. error: ImportFailure. Lock: its row.
+UPDATE scheduler.jobs
+SET state = 'failed', error = %(error)s::jsonb, completed_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state IN ('queued', 'running');

@@ -1,0 +1,50 @@
+-- name: insert_wake_up
+-- Write a wake-up in the transaction that makes the work. A delayed one stays unsent for the pulse; one without delay
+-- counts as sent at once, because its message follows the commit (the pulse sends again what nobody claims).
+-- delay_seconds: seconds from now, >= 0. Lock: the row, when the same work is already waiting.
+INSERT INTO coordination.wake_ups AS w (queue, project, kind, ref_id, due_at, sent_at)
+VALUES (
+    %(queue)s::text, %(project)s::text, %(kind)s::text, %(ref_id)s::text,
+    clock_timestamp() + make_interval(secs => %(delay_seconds)s::integer),
+    CASE WHEN %(delay_seconds)s::integer = 0 THEN clock_timestamp() END)
+ON CONFLICT (project, kind, ref_id) DO UPDATE SET due_at = excluded.due_at, sent_at = excluded.sent_at;
+
+-- name: delete_wake_up
+-- Delete a wake-up in the transaction that ends the work. Lock: the row.
+DELETE FROM coordination.wake_ups
+WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = %(ref_id)s::text;
+
+-- name: delay_wake_up
+-- Put work off: due again after delay_seconds (seconds, >= 0), sent by the pulse. Lock: the row.
+UPDATE coordination.wake_ups
+SET due_at = clock_timestamp() + make_interval(secs => %(delay_seconds)s::integer), sent_at = NULL
+WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = %(ref_id)s::text;
+
+-- name: claim_due_wake_ups
+-- Mark up to batch_size wake-ups as sent and return them: those that are due and unsent, those whose lease has expired
+-- (their worker died), and those sent resend_after_seconds ago that nobody claimed. A live lease means that someone is
+-- at it. Lock: the rows, skipping those that another pulse holds.
+WITH due AS MATERIALIZED (
+    SELECT w.id
+    FROM coordination.wake_ups w
+    LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
+    WHERE w.due_at <= clock_timestamp()
+      AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+      AND (w.sent_at IS NULL
+           OR l.expires_at > w.sent_at
+           OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
+    ORDER BY w.due_at, w.id
+    LIMIT %(batch_size)s::integer
+    FOR UPDATE OF w SKIP LOCKED
+)
+UPDATE coordination.wake_ups w
+SET sent_at = clock_timestamp(), attempts = w.attempts + 1
+FROM due
+WHERE w.id = due.id
+RETURNING w.queue, w.kind, w.project, w.ref_id;
+
+-- name: unsend_wake_ups
+-- Give wake-ups whose message could not be sent back to the pulse. ref_ids: what they refer to. Lock: the rows.
+UPDATE coordination.wake_ups
+SET sent_at = NULL
+WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = ANY(%(ref_ids)s::text[]);
