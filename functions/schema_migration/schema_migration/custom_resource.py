@@ -31,8 +31,8 @@ def answer_custom_resource(
     Returns
     -------
     dict
-        What was answered. A failure of `act` is answered as FAILED with its reason, not raised: otherwise CloudFormation
-        would wait for an hour.
+        What was answered. A failure of `act` is answered as FAILED with its reason, not raised: otherwise
+        CloudFormation would wait for an hour.
     """
     status, reason, data = "SUCCESS", "", dict[str, Any]()
     if event["RequestType"] != "Delete":

@@ -46,7 +46,7 @@ def update_project(transaction: Transaction, project: str, update: UpdateProject
         It is gone.
     """
     before = get_project(transaction, project)
-    after = before.model_copy(update={name: value for name, value in update.changes().items()})
+    after = before.model_copy(update=update.changes())
     changed = update_project_row(transaction, _row(project, after))
     if changed is None:
         raise NotFoundError(f"There is no project {project!r}.")

@@ -7,7 +7,7 @@ from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
 from coordination.runs import TargetConfig
 from pydantic import BeforeValidator, Field, StringConstraints
-from records.gates import Gate
+from records.gates import MAX_GATES, Gate
 
 type LabelKey = Annotated[
     str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
@@ -52,8 +52,8 @@ class CreateRun(RequestModel):
         BeforeValidator(_name_to_target, json_schema_input_type=TargetConfig | str),
         Field(description="what makes the outputs; a bare kind is short for {kind}"),
     ] = TargetConfig()
-    gates: Annotated[list[Gate], Field(max_length=100)] = []
-    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50)] = {}
+    gates: Annotated[list[Gate], Field(max_length=MAX_GATES, default_factory=list[Gate])]
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50, default_factory=dict[str, str])]
     trials: Annotated[int, Field(ge=1, le=100, description="a recorded target allows only 1")] = 1
     concurrency: Annotated[
         int, Field(ge=1, le=100, description="target calls at once per shard; a recorded target makes none")

@@ -1,7 +1,7 @@
 """PostgreSQL: one connection per Lambda environment, tenant transactions in psycopg's pipeline mode.
 
-A transaction begins with `BEGIN ISOLATION LEVEL READ COMMITTED` and `scheduler_app.begin_tenant(...)`, which sets tenant
-and time-outs for it alone. In pipeline mode both travel with the first statement whose rows are read, and the last
+A transaction begins with `BEGIN ISOLATION LEVEL READ COMMITTED` and `scheduler_app.begin_tenant(...)`, which sets
+tenant and time-outs for it alone. In pipeline mode both travel with the first statement whose rows are read, and the last
 statements travel with `COMMIT`: a write that reads once costs two round trips.
 
 A connection that has died (a thawed environment, a failover) is replaced before a transaction begins, never inside one.
