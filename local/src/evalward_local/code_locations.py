@@ -1,7 +1,6 @@
 """Where a function's code is and which interpreter runs it: the source tree, or what `sam build` made."""
 
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,5 +96,5 @@ def mount_runtime(folder: Path) -> Path:
             continue
         origin = Path(spec.origin)
         source = origin.parent if origin.name == "__init__.py" else origin
-        os.symlink(source, folder / source.name)
+        (folder / source.name).symlink_to(source)
     return folder

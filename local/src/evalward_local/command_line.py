@@ -1,0 +1,119 @@
+"""The `evalward-local` command."""
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from evalward_local.code_locations import BuildMissingError
+from evalward_local.custom_resources import CustomResourceError
+from evalward_local.intrinsics import TemplateError
+from evalward_local.postgres import PostgresError
+from evalward_local.stack import Stack, StackOptions, StackStartError
+from evalward_local.stack_file import read_stack_file
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+_START_ERRORS = (
+    BotoCoreError,
+    BuildMissingError,
+    ClientError,
+    CustomResourceError,
+    OSError,
+    PostgresError,
+    StackStartError,
+    TemplateError,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Run the whole bundle on this machine: no Docker, no account."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+
+
+@app.command()
+def up(
+    state: Annotated[
+        Path, typer.Option(help="Folder for stack.json and logs, and for the data unless ephemeral.")
+    ] = Path(".local/stack"),
+    template: Annotated[Path, typer.Option(help="The SAM template.")] = Path("template.yaml"),
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Forget all data at the end.")] = False,
+    built: Annotated[bool, typer.Option("--built", help="Run what `make build` made.")] = False,
+    api_port: Annotated[int, typer.Option(help="Port of the HTTP API; 0 takes any free one.")] = 0,
+    environments: Annotated[int, typer.Option(min=1, help="Environments a function may have.")] = 8,
+    parameter: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of a template parameter.")] = None,
+    until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
+) -> None:
+    """Run the stack in the foreground until Ctrl-C or SIGTERM."""
+    if running := read_stack_file(state):
+        typer.echo(f"a stack with this state folder already runs (pid {running.pid})", err=True)
+        raise typer.Exit(1)
+    options = StackOptions(
+        template=template,
+        state_folder=state.resolve(),
+        is_ephemeral=ephemeral,
+        is_built=built,
+        api_port=api_port,
+        environments=environments,
+        parameters=dict(_split_parameter(item) for item in parameter or []),
+        database_url=os.environ.get("EVALWARD_DATABASE_URL", ""),
+    )
+    try:
+        asyncio.run(_run(options, until_input_ends=until_input_ends))
+    except _START_ERRORS as error:
+        typer.echo(f"cannot start: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+if importlib.util.find_spec("evalward_local.demo") is not None:
+    app.command("demo")(importlib.import_module("evalward_local.demo").demo)
+
+
+async def _run(options: StackOptions, *, until_input_ends: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if until_input_ends:
+        # The parent holds our standard input open and never writes to it.
+        loop.add_reader(sys.stdin.fileno(), stop.set)
+    started_at = time.monotonic()
+    async with Stack(options, typer.echo) as stack:
+        starting = asyncio.ensure_future(stack.start())
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+            stopping.cancel()
+            return
+        description = starting.result()
+        typer.echo(f"ready in {time.monotonic() - started_at:.1f} s")
+        typer.echo(f"API      {description.api_url}")
+        typer.echo(f"control  {description.control_url}")
+        typer.echo(f"state    {options.state_folder / 'stack.json'}")
+        if options.is_ephemeral:
+            typer.echo("This stack is ephemeral: its database, objects and messages go when it stops.")
+        else:
+            typer.echo("The database and the secrets are kept; objects and messages go when the stack stops.")
+        await stop.wait()
+        typer.echo("stopping")
+
+
+def _split_parameter(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name, value

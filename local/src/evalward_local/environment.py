@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from evalward_local.account import REGION
 from evalward_local.children import Children, plain_environment
 from evalward_local.functions import RESPONSE_LIMIT_BYTES, FunctionSettings
 from evalward_local.listener import LOOPBACK, Listener, open_socket
-from evalward_local.template import REGION
 
 _API_VERSION = "/2018-06-01"
 # What Lambda grants before the first event; a longer one counts against the function's own timeout.

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from evalward_local.account import REGION
 from evalward_local.environment import InvocationResult
 from evalward_local.function_pool import FunctionPool
 from evalward_local.functions import RequestTooLargeError, TooManyRequestsError
 from evalward_local.resources import EventSource
-from evalward_local.template import REGION
 
 _log = logging.getLogger(__name__)
 _LONG_POLL_SECONDS = 20

@@ -34,6 +34,7 @@ class FunctionPool:
     def __init__(self, settings: FunctionSettings, children: Children, variables: Mapping[str, str], log: Path) -> None:
         self.settings = settings
         self.log = log
+        self._log_file = log.open("a", buffering=1)
         self._children = children
         self._variables = variables
         self._free = asyncio.Semaphore(settings.concurrency)
@@ -118,6 +119,7 @@ class FunctionPool:
         """Kill every environment and take back what it listens on."""
         for environment in list(self._all):
             environment.close()
+        self._log_file.close()
 
     async def _take_turn(self, wait_seconds: float) -> None:
         if wait_seconds <= 0 and self._free.locked():
@@ -175,5 +177,4 @@ class FunctionPool:
         )
 
     def _write_log(self, line: str) -> None:
-        with self.log.open("a") as log:
-            log.write(f"{line}\n")
+        self._log_file.write(f"{line}\n")

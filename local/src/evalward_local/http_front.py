@@ -1,6 +1,5 @@
 """The HTTP API in front of the functions, with API Gateway's limits and its own terse errors."""
 
-import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
+from evalward_local.account import ACCOUNT_ID
 from evalward_local.http_routes import DEFAULT_ROUTE, HttpRoute
-from evalward_local.intrinsics import ACCOUNT_ID
 
 API_ID = "local"
 _TEXT_TYPES = ("application/json", "application/javascript", "application/xml")

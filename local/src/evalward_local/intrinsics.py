@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-ACCOUNT_ID = "123456789012"
+from evalward_local.account import ACCOUNT_ID
+
 _SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from evalward_local.account import ACCOUNT_ID, REGION
 from evalward_local.functions import FunctionSettings
 from evalward_local.http_routes import HttpRoute, read_routes
-from evalward_local.intrinsics import ACCOUNT_ID, CreatedResource, Resolver, TemplateError, referenced_names
+from evalward_local.intrinsics import CreatedResource, Resolver, TemplateError, referenced_names
 from evalward_local.schedule_expressions import Cron, Rate, ScheduleExpressionError, parse_schedule_expression
-from evalward_local.template import REGION, Template
+from evalward_local.template import Template
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class AwsClients:
 
     def make(self, service: str) -> Any:
         """Return a client of a service: no retries, and no proxy between the stack and itself."""
-        return boto3.Session().client(
+        session: Any = boto3.Session()
+        return session.client(
             service,
             endpoint_url=self.endpoint_url,
             region_name=REGION,

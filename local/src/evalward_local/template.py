@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import boto3
-from samtranslator.model.exceptions import InvalidDocumentException
-from samtranslator.parser.parser import Parser
-from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
-
+from evalward_local.account import REGION
 from evalward_local.intrinsics import TemplateError
 
-REGION = "us-east-1"
 # Where SAM has the folder with the code, by resource type.
 _CODE_PROPERTIES = {"AWS::Serverless::Function": "CodeUri", "AWS::Serverless::LayerVersion": "ContentUri"}
 _SCHEDULE_EVENTS = ("Schedule", "ScheduleV2")
@@ -64,6 +58,8 @@ def read_template(path: Path) -> Template:
     TemplateError
         When the file is no template or SAM refuses it; the message carries SAM's reasons.
     """
+    from samtranslator.yaml_helper import yaml_parse
+
     source: Any = yaml_parse(path.read_text())
     if not isinstance(source, dict) or "Resources" not in source:
         raise TemplateError(f"{path}: no Resources section")
@@ -71,10 +67,14 @@ def read_template(path: Path) -> Template:
     code_folders: dict[str, Path] = {}
     event_names: dict[str, str] = {}
     layers: list[str] = []
+    shared_folder = ((document.get("Globals") or {}).get("Function") or {}).pop("CodeUri", None)
     for logical_id, resource in document["Resources"].items():
-        properties = resource.get("Properties") or {}
+        properties = resource.setdefault("Properties", {})
         if code_property := _CODE_PROPERTIES.get(resource["Type"]):
-            code_folders[logical_id] = (path.parent / properties[code_property]).resolve()
+            folder = properties.get(code_property, shared_folder)
+            if not isinstance(folder, str):
+                raise TemplateError(f"{logical_id}: {code_property} names no folder")
+            code_folders[logical_id] = (path.parent / folder).resolve()
             # The translator accepts uploaded code only; which object it would be does not matter here.
             properties[code_property] = f"s3://local/{logical_id}"
         if resource["Type"] == "AWS::Serverless::LayerVersion":
@@ -102,6 +102,12 @@ def read_template(path: Path) -> Template:
 
 
 def _expand(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    # Half a second to import: paid in a thread while the database starts, and not at all by the other commands.
+    import boto3
+    from samtranslator.model.exceptions import InvalidDocumentException
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
+
     # The translator asks the environment, not its session, for the region.
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
     translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))

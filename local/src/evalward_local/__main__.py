@@ -1,0 +1,5 @@
+"""`python -m evalward_local`."""
+
+from evalward_local.command_line import app
+
+app()
