@@ -1,5 +1,7 @@
 """The one entry to conversion: a JSONL or Parquet file in, canonical rows out."""
 
+import hashlib
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
@@ -7,6 +9,8 @@ from typing import BinaryIO, Literal
 from records.limits import Limits
 from records.manifest import Notes, ShardStart
 from records.row_errors import DatasetInvalidError, RowError
+
+from dataset_conversion.jsonl_conversion import convert_jsonl
 
 __all__ = ["Conversion", "DatasetInvalidError", "FileFormat", "Limits", "NulRule", "RowError", "convert"]
 
@@ -80,4 +84,42 @@ def convert(
     records.row_fields.MappingInvalidError
         `mapping` names a field that no record has, or is no pointer.
     """
-    raise NotImplementedError
+    sink = _Sink(write)
+    reader = _BoundedReader(source, limits)
+    if file_format == "parquet":
+        raise NotImplementedError
+    rows, notes = convert_jsonl(reader.read, sink.write, mapping=mapping, nul=nul, limits=limits)
+    return Conversion(rows.records, rows.bytes, sink.sha256, reader.bytes, tuple(rows.shards), notes)
+
+
+class _Sink:
+    """Passes bytes on and digests them."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._digest = hashlib.sha256()
+
+    def write(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self._write(piece)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class _BoundedReader:
+    """Reads a source up to the limit on its size."""
+
+    def __init__(self, source: BinaryIO | bytes, limits: Limits) -> None:
+        self._source = io.BytesIO(source) if isinstance(source, bytes) else source
+        self._limit = limits.input_bytes
+        self.bytes = 0
+
+    def read(self, size: int) -> bytes:
+        piece = self._source.read(size)
+        self.bytes += len(piece)
+        if self.bytes > self._limit:
+            message = f"the file has more than {self._limit} bytes, the limit: split it into several datasets"
+            raise DatasetInvalidError([RowError(None, None, "too_large", message)])
+        return piece

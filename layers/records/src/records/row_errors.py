@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 type Reason = Literal[
     "alias_clash",
@@ -78,3 +78,58 @@ class DatasetInvalidError(Exception):
         first = self.errors[0]
         place = f"row {first.row}" if first.row is not None else "file"
         super().__init__(f"{place}: {first.reason} ({len(self.errors)} errors)")
+
+
+class ErrorCollector:
+    """Collects what is wrong with a file until enough is known to refuse it.
+
+    Parameters
+    ----------
+    limit
+        Errors after which checking ends.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._errors: list[RowError] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def add(self, error: RowError) -> None:
+        """Note an error.
+
+        Raises
+        ------
+        DatasetInvalidError
+            This was the last one to look for.
+        """
+        self._errors.append(error)
+        if len(self._errors) >= self._limit:
+            raise DatasetInvalidError(self._in_file_order())
+
+    def refuse(self, error: RowError) -> NoReturn:
+        """Note an error after which nothing more can be learned, and end.
+
+        Raises
+        ------
+        DatasetInvalidError
+            With all errors so far.
+        """
+        self._errors.append(error)
+        raise DatasetInvalidError(self._in_file_order())
+
+    def raise_if_any(self) -> None:
+        """End the conversion of a file in which errors were found.
+
+        Raises
+        ------
+        DatasetInvalidError
+            There is at least one error.
+        """
+        if self._errors:
+            raise DatasetInvalidError(self._in_file_order())
+
+    def _in_file_order(self) -> list[RowError]:
+        # Rows are looked at some hundreds at a time, for one kind of fault after the other.
+        return sorted(self._errors, key=lambda error: error.row or 0)

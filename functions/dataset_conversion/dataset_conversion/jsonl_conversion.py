@@ -1,0 +1,227 @@
+r"""JSONL to canonical rows.
+
+Each row is read by a fast reader (msgspec), its members are arranged, and it is written by a fast writer (orjson) whose
+member order and number format were made those of RFC 8785. What these two let through although it must be refused shows
+in three counts that cost little: a duplicate name leaves fewer colons in the written row than in the line, an escaped
+NUL or colon begins with ``\u00``, and nesting needs an opening bracket or a colon for each level. A row with one of
+these signs, or one that a reader refuses, is read again by a reader that is slow and exact.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+import orjson
+from records.canonical_json import NotCanonicalError, canonical_float
+from records.canonical_rows import CanonicalRows
+from records.field_types import name_kind
+from records.limits import Limits
+from records.manifest import Notes
+from records.row_assembly import ReadyRow, RowAssembly, RowRefusedError
+from records.row_errors import ErrorCollector, Reason, RowError
+from records.row_fields import RowProblem
+
+from dataset_conversion.file_signatures import UTF8_MARK, find_mismatch_with_jsonl
+from dataset_conversion.likely_cause import JSON_ARRAY, PRETTY_PRINTED, is_array_start
+from dataset_conversion.line_blocks import LineBlock, read_line_blocks
+from dataset_conversion.nesting import is_deeper
+from dataset_conversion.strict_json import read_strictly
+
+_SPACE = b" \t\r"
+
+
+def _read_float(digits: str) -> float | orjson.Fragment:
+    return canonical_float(float(digits))
+
+
+_READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=_read_float).decode
+# What the fast readers and writers raise; the exact reader then says what it is.
+_UNSURE = (msgspec.MsgspecError, orjson.JSONEncodeError, NotCanonicalError, RowRefusedError, RecursionError)
+
+
+def convert_jsonl(
+    read: Callable[[int], bytes],
+    write: Callable[[bytes], object],
+    *,
+    mapping: Mapping[str, str] | None,
+    nul: Literal["refuse", "replace"],
+    limits: Limits,
+) -> tuple[CanonicalRows, Notes]:
+    """Check a JSONL file and write its canonical rows.
+
+    Parameters
+    ----------
+    read
+        Returns up to so many bytes of the file, nothing at its end.
+    write, mapping, nul, limits
+        See `dataset_conversion.conversion.convert`.
+
+    Returns
+    -------
+    tuple of CanonicalRows and Notes
+        What was written, and what was accepted and changed.
+
+    Raises
+    ------
+    DatasetInvalidError
+        The file is refused.
+    records.row_fields.MappingInvalidError
+        `mapping` makes no sense.
+    """
+    return _JsonlConversion(write, mapping, nul, limits).run(read)
+
+
+class _JsonlConversion:
+    def __init__(
+        self,
+        write: Callable[[bytes], object],
+        mapping: Mapping[str, str] | None,
+        nul: Literal["refuse", "replace"],
+        limits: Limits,
+    ) -> None:
+        self._nul: Literal["refuse", "replace"] = nul
+        self._limits = limits
+        self._errors = ErrorCollector(limits.errors)
+        self._rows = CanonicalRows(write, self._errors, limits)
+        self._assembly = RowAssembly(mapping)
+        self._byte_order_mark = self._final_newline_missing = False
+        self._crlf_lines = self._blank_lines = self._replaced_nuls = 0
+
+    def run(self, read: Callable[[int], bytes]) -> tuple[CanonicalRows, Notes]:
+        for block in read_line_blocks(read, self._limits.row_bytes):
+            self._convert_block(self._without_mark(block) if block.first == 1 else block)
+        self._errors.raise_if_any()
+        if not self._rows.records:
+            self._errors.refuse(RowError(None, None, "empty", "the file has no rows"))
+        notes = msgspec.structs.replace(
+            self._rows.make_notes(self._assembly.unmatched_mapping),
+            byte_order_mark=self._byte_order_mark,
+            crlf_lines=self._crlf_lines,
+            blank_lines=self._blank_lines,
+            final_newline_missing=self._final_newline_missing,
+            replaced_nuls=self._replaced_nuls,
+        )
+        return self._rows, notes
+
+    def _without_mark(self, block: LineBlock) -> LineBlock:
+        mismatch = find_mismatch_with_jsonl(block.text)
+        if mismatch:
+            self._errors.refuse(RowError(1, None, mismatch.reason, mismatch.message))
+        if not block.text.startswith(UTF8_MARK):
+            return block
+        self._byte_order_mark = True
+        text = block.text.removeprefix(UTF8_MARK)
+        return LineBlock(1, text.split(b"\n"), text, block.is_unterminated, block.overlong_bytes)
+
+    def _convert_block(self, block: LineBlock) -> None:
+        if block.overlong_bytes:
+            self._refuse_row_size(block.first, block.overlong_bytes)
+            return
+        if block.is_unterminated and block.text:
+            self._final_newline_missing = True
+        if b"\r" in block.text:
+            self._crlf_lines += block.text.count(b"\r\n")
+            if block.text.endswith(b"\r") and not block.is_unterminated:
+                self._crlf_lines += 1
+        self._rows.add(self._read_lines(block))
+
+    def _read_lines(self, block: LineBlock) -> list[ReadyRow]:
+        ready_rows: list[ReadyRow] = []
+        row_bytes_max, depth_max = self._limits.row_bytes, self._limits.depth
+        has_escapes = b"\\u00" in block.text
+        assemble = self._assembly.assemble
+        for number, line in enumerate(block.lines, block.first):
+            if len(line) > row_bytes_max and len(line.removesuffix(b"\r")) > row_bytes_max:
+                self._refuse_row_size(number, len(line.removesuffix(b"\r")))
+                continue
+            colons = line.count(b":")
+            if colons + line.count(b"[") >= depth_max and is_deeper(line, depth_max):
+                message = f"objects and lists are nested more than {depth_max} deep: flatten the row"
+                self._refuse(number, "depth", message)
+                continue
+            try:
+                ready = assemble(number, _READ_ROW(line))
+            except _UNSURE:
+                ready = self._read_exactly(number, line)
+            else:
+                names_added = ready.names_added
+                is_suspicious = (
+                    names_added is None
+                    or colons + names_added != ready.text.count(b":")
+                    or (has_escapes and b"\\u00" in line)
+                )
+                if is_suspicious and _is_guilty(line):
+                    ready = self._read_exactly(number, line)
+            if ready is not None:
+                ready_rows.append(ready)
+        return ready_rows
+
+    def _read_exactly(self, number: int, line: bytes) -> ReadyRow | None:
+        if not line.strip(_SPACE):
+            self._blank_lines += 1
+            return None
+        reading = read_strictly(line, self._nul)
+        if not reading.is_json:
+            self._refuse_syntax(number, line, reading.problems)
+            return None
+        if type(reading.value) is not dict:
+            kind = JSON_ARRAY if is_array_start(line) else f"{name_kind(reading.value)} instead of an object"
+            self._refuse(number, "not_object", f"the row is {kind}")
+            return None
+        problems = reading.problems
+        try:
+            ready = self._assembly.assemble(number, reading.value)
+        except RowRefusedError as error:
+            ready = None
+            if error.record_id is not None:
+                self._rows.reserve_id(number, error.record_id, error.id_pointer)
+            at_fault = {problem.field for problem in problems}
+            problems = [*problems, *(problem for problem in error.problems if problem.field not in at_fault)]
+        if not problems:
+            self._replaced_nuls += reading.replaced_nul
+            return ready
+        if ready is not None and ready.record_id is not None:
+            self._rows.reserve_id(number, ready.record_id, ready.id_pointer)
+        self._rows.note(number, problems)
+        return None
+
+    def _refuse_syntax(self, number: int, line: bytes, problems: list[RowProblem]) -> None:
+        *_, last = problems
+        is_first_row = self._rows.records == 0 and not self._errors
+        if last.reason == "not_json" and is_array_start(line):
+            self._refuse_file_if(is_first_row, RowError(number, None, "not_object", f"the row is {JSON_ARRAY}"))
+            return
+        self._rows.note(number, problems[:-1])
+        error = RowError(number, last.field, last.reason, last.message)
+        self._refuse_file_if(is_first_row and last.message.endswith(PRETTY_PRINTED), error)
+
+    def _refuse_file_if(self, is_whole_file_wrong: bool, error: RowError) -> None:
+        # The rest of such a file has the same fault in every line: one error says it all.
+        if is_whole_file_wrong:
+            self._errors.refuse(error)
+        self._errors.add(error)
+
+    def _refuse(self, number: int, reason: Reason, message: str) -> None:
+        self._errors.add(RowError(number, None, reason, message))
+
+    def _refuse_row_size(self, number: int, size: int) -> None:
+        limit = self._limits.row_bytes
+        self._refuse(number, "row_too_large", f"the row has {size} bytes; the limit is {limit} bytes")
+
+
+def _is_guilty(line: bytes) -> bool:
+    """Tell whether a row that the fast reader took has NUL characters or a name twice in one object."""
+    if b"\\u0000" in line:
+        return True
+    try:
+        json.loads(line, object_pairs_hook=_refuse_repeats, parse_int=str, parse_float=str)
+    except ValueError:
+        return True
+    return False
+
+
+def _refuse_repeats(members: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in members}) != len(members):
+        message = "a name occurs twice"
+        raise ValueError(message)

@@ -1,0 +1,93 @@
+r"""A file as lines, some hundreds at a time, in memory that does not depend on the file's size.
+
+Lines end at the byte ``\n`` and nowhere else: U+0085 and U+2028 are characters of the data.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+BLOCK_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    r"""Consecutive lines.
+
+    Parameters
+    ----------
+    first
+        1-based number of the first of them.
+    lines
+        Without their ``\n``; a ``\r`` before it is still there.
+    text
+        The same, as one piece.
+    is_unterminated
+        The last line has no ``\n``: the file ends with it.
+    overlong_bytes
+        When not 0, the block stands for one line that is longer than lines may be: its size, without ``\r``.
+    """
+
+    first: int
+    lines: list[bytes]
+    text: bytes
+    is_unterminated: bool = False
+    overlong_bytes: int = field(default=0)
+
+
+def read_line_blocks(
+    read: Callable[[int], bytes], line_bytes_max: int, block_bytes: int = BLOCK_BYTES
+) -> Iterator[LineBlock]:
+    r"""Yield the lines of a file.
+
+    Parameters
+    ----------
+    read
+        Returns up to so many bytes, nothing at the end of the file.
+    line_bytes_max
+        The longest line to hold, without its end (``\n`` or ``\r\n``); longer ones are measured only.
+    block_bytes
+        How much to read at a time.
+    """
+    first = 1
+    held: list[bytes] = []
+    held_bytes = 0
+    while chunk := read(block_bytes):
+        cut = chunk.rfind(b"\n")
+        if cut < 0:
+            held.append(chunk)
+            held_bytes += len(chunk)
+            # One byte more than a line may have: it may turn out to be the \r of its end.
+            if held_bytes <= line_bytes_max + 1:
+                continue
+            size, chunk, found_end = _measure_overlong(read, block_bytes, held)
+            yield LineBlock(first, [], b"", is_unterminated=not found_end, overlong_bytes=size)
+            first += 1
+            held, held_bytes = ([chunk], len(chunk)) if chunk else ([], 0)
+            cut = chunk.rfind(b"\n")
+            if cut < 0:
+                continue
+            held.clear()
+        text = b"".join([*held, chunk[:cut]])
+        held, held_bytes = ([chunk[cut + 1 :]], len(chunk) - cut - 1) if cut + 1 < len(chunk) else ([], 0)
+        lines = text.split(b"\n")
+        yield LineBlock(first, lines, text)
+        first += len(lines)
+    if held_bytes:
+        text = b"".join(held)
+        yield LineBlock(first, [text], text, is_unterminated=True)
+
+
+def _measure_overlong(read: Callable[[int], bytes], block_bytes: int, held: list[bytes]) -> tuple[int, bytes, bool]:
+    """Read to the end of an overlong line; return its size, what was read beyond it, and whether it has an end."""
+    size = sum(map(len, held))
+    last = held[-1][-1:]
+    while chunk := read(block_bytes):
+        cut = chunk.find(b"\n")
+        if cut < 0:
+            size += len(chunk)
+            last = chunk[-1:]
+            continue
+        size += cut
+        last = chunk[cut - 1 : cut] if cut else last
+        return size - (last == b"\r"), chunk[cut + 1 :], True
+    return size - (last == b"\r"), b"", False

@@ -1,0 +1,165 @@
+r"""The canonical object as it is written: one canonical row a line, ids settled, shard borders noted.
+
+Rows come in pieces of some hundreds, already in canonical text; a piece is written with one call.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from records.limits import MIB, Limits
+from records.manifest import Notes, ShardStart
+from records.record_ids import RecordIds
+from records.row_assembly import INTEGER_ID, TEXT_CONTEXT, ReadyRow
+from records.row_errors import ErrorCollector, RowError
+from records.row_fields import RowProblem
+
+SHARD_RECORDS_MAX = 1000
+SHARD_BYTES_MAX = 8 * MIB
+
+
+class CanonicalRows:
+    """Writes the rows of one dataset, in order.
+
+    After the first error nothing more is written: the rest of the file is checked only.
+
+    Parameters
+    ----------
+    write
+        Takes the bytes of the canonical object.
+    errors
+        Where to put what is wrong.
+    limits
+        Bounds on records, on one canonical row, and on the object.
+    """
+
+    def __init__(self, write: Callable[[bytes], object], errors: ErrorCollector, limits: Limits) -> None:
+        self._write = write
+        self._errors = errors
+        self._limits = limits
+        self._ids = RecordIds()
+        self.records = 0
+        self.bytes = 0
+        self._derived_ids = 0
+        self._changes: dict[str, int] = {}
+        self.shards: list[ShardStart] = []
+        self._shard_records = SHARD_RECORDS_MAX
+        self._shard_bytes = 0
+
+    def add(self, rows: Sequence[ReadyRow]) -> None:
+        """Settle the ids of `rows` and write them.
+
+        Raises
+        ------
+        DatasetInvalidError
+            A limit on the whole is passed, or the last error to look for was found.
+        """
+        if not rows:
+            return
+        texts = self._settle_ids(rows)
+        piece = b"\n".join(texts) + b"\n"
+        if len(piece) > self._limits.row_bytes:
+            self._check_row_sizes(rows, texts)
+        if self.bytes + len(piece) > self._limits.output_bytes:
+            self._refuse_output(rows, texts)
+        self._note_shards(texts, len(piece))
+        self.records += len(rows)
+        self.bytes += len(piece)
+        if not self._errors:
+            self._write(piece)
+
+    def note(self, number: int, problems: Iterable[RowProblem]) -> None:
+        """Note what is wrong with a row, which is not added then.
+
+        Parameters
+        ----------
+        number
+            1-based number of the row in its source.
+        problems
+            What is wrong with it.
+
+        Raises
+        ------
+        DatasetInvalidError
+            The last error to look for was found.
+        """
+        for problem in problems:
+            self._errors.add(RowError(number, problem.field, problem.reason, problem.message))
+
+    def reserve_id(self, number: int, record_id: str, pointer: str) -> None:
+        """Take the id of a row that is refused for something else, so that its repeats are found all the same.
+
+        Raises
+        ------
+        DatasetInvalidError
+            The last error to look for was found.
+        """
+        error = self._ids.claim(record_id, number, pointer)
+        if error is not None:
+            self._errors.add(error)
+
+    def make_notes(self, unmatched_mapping: list[str]) -> Notes:
+        """Return what was changed in the rows added so far."""
+        aliases = {change: count for change, count in sorted(self._changes.items()) if " -> " in change}
+        return Notes(
+            derived_ids=self._derived_ids,
+            integer_ids=self._changes.get(INTEGER_ID, 0),
+            text_contexts=self._changes.get(TEXT_CONTEXT, 0),
+            aliases=aliases,
+            unmatched_mapping=unmatched_mapping,
+        )
+
+    def _settle_ids(self, rows: Sequence[ReadyRow]) -> list[bytes]:
+        ids = self._ids
+        room = self._limits.records - self.records
+        texts: list[bytes] = []
+        for ready in rows[:room]:
+            for change in ready.changes:
+                self._changes[change] = self._changes.get(change, 0) + 1
+            text = ready.text
+            if ready.record_id is None:
+                derived = ids.derive(text, ready.number).encode()
+                self._derived_ids += 1
+                text = text[: ready.id_offset] + b'"id":"' + derived + b'",' + text[ready.id_offset :]
+            else:
+                error = ids.claim(ready.record_id, ready.number, ready.id_pointer)
+                if error is not None:
+                    self._errors.add(error)
+            texts.append(text)
+        if len(rows) > room:
+            message = f"a dataset has at most {self._limits.records} records: split the file"
+            self._errors.refuse(RowError(rows[room].number, None, "too_many_records", message))
+        return texts
+
+    def _check_row_sizes(self, rows: Sequence[ReadyRow], texts: Sequence[bytes]) -> None:
+        limit = self._limits.row_bytes
+        for row, text in zip(rows, texts, strict=True):
+            if len(text) > limit:
+                message = f"the canonical row has {len(text)} bytes; the limit is {limit} bytes"
+                self._errors.add(RowError(row.number, None, "row_too_large", message))
+
+    def _refuse_output(self, rows: Sequence[ReadyRow], texts: Sequence[bytes]) -> None:
+        limit = self._limits.output_bytes
+        size = self.bytes
+        for row, text in zip(rows, texts, strict=True):
+            size += len(text) + 1
+            if size > limit:
+                message = (
+                    f"the canonical rows reach {size} bytes here; the limit is {limit} bytes: "
+                    "publish the rest as another dataset"
+                )
+                self._errors.refuse(RowError(row.number, None, "too_large", message))
+
+    def _note_shards(self, texts: Sequence[bytes], size: int) -> None:
+        if self._shard_records + len(texts) <= SHARD_RECORDS_MAX and self._shard_bytes + size <= SHARD_BYTES_MAX:
+            self._shard_records += len(texts)
+            self._shard_bytes += size
+            return
+        offset, record = self.bytes, self.records
+        for text in texts:
+            row_bytes = len(text) + 1
+            if self._shard_records == SHARD_RECORDS_MAX or self._shard_bytes + row_bytes > SHARD_BYTES_MAX:
+                self.shards.append(ShardStart(offset, record))
+                self._shard_records = self._shard_bytes = 0
+            self._shard_records += 1
+            self._shard_bytes += row_bytes
+            offset += row_bytes
+            record += 1

@@ -1,0 +1,70 @@
+"""The ids of one dataset: unique, also for eyes that cannot see Unicode normalization; derived where a row has none."""
+
+import hashlib
+import unicodedata
+
+from records.row_errors import RowError
+
+DERIVED_PREFIX = "r-"
+_DIGEST_CHARACTERS = 16
+
+
+class RecordIds:
+    """The ids given so far, in file order."""
+
+    def __init__(self) -> None:
+        self._row_of: dict[str, int] = {}
+        self._repeats: dict[str, int] = {}
+
+    def claim(self, record_id: str, row: int, pointer: str) -> RowError | None:
+        """Take the id that a row names.
+
+        Parameters
+        ----------
+        record_id
+            As `records.row_fields.read_id` returned it.
+        row
+            1-based number of the row, for messages.
+        pointer
+            Where the row has its id.
+
+        Returns
+        -------
+        RowError or None
+            ``duplicate_id`` when an earlier row has it, or one that looks the same (it differs in Unicode
+            normalization only).
+        """
+        key = record_id if record_id.isascii() else unicodedata.normalize("NFC", record_id)
+        first = self._row_of.setdefault(key, row)
+        if first == row:
+            return None
+        message = (
+            f"row {first} has the id {_show(record_id)} too: ids are unique in a dataset "
+            "(one written as another Unicode normalization, NFC or NFD, counts as the same)"
+        )
+        return RowError(row, pointer, "duplicate_id", message)
+
+    def derive(self, content: bytes, row: int) -> str:
+        """Make the id of a row without one: the same for the same content, ``-2``, ``-3`` … for its repeats.
+
+        Parameters
+        ----------
+        content
+            The canonical row without an id.
+        row
+            1-based number of the row.
+        """
+        stem = DERIVED_PREFIX + hashlib.sha256(content).hexdigest()[:_DIGEST_CHARACTERS]
+        repeat = self._repeats.get(stem, 0) + 1
+        record_id = stem if repeat == 1 else f"{stem}-{repeat}"
+        while record_id in self._row_of:
+            repeat += 1
+            record_id = f"{stem}-{repeat}"
+        self._repeats[stem] = repeat
+        self._row_of[record_id] = row
+        return record_id
+
+
+def _show(record_id: str) -> str:
+    shown = 64
+    return ascii(record_id if len(record_id) <= shown else record_id[:shown] + "…")
