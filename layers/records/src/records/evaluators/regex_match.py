@@ -22,10 +22,12 @@ from records.evaluators.texts import read_text
 from records.record import Record
 
 MAX_PROGRAM_SIZE = 20_000
-"""Instructions of a compiled pattern. RE2 may have to follow each of them at each byte of a text."""
+"""Instructions of a compiled pattern. RE2 may have to follow each of them at each character of a text."""
 
 MAX_STEPS = 2_000_000_000
-"""Instructions times bytes of one output: half a minute at worst, where RE2 cannot build an automaton."""
+"""Instructions times characters of one output: half a minute at worst, where RE2 cannot build an automaton."""
+
+SHRINK = "use smaller repetition counts or narrower character classes"
 
 
 class RegexMatchParams(EvaluatorParams):
@@ -66,18 +68,17 @@ def compile_pattern(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else "it cannot be compiled"
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        message = (
-            f"not a regular expression in RE2 syntax ({text}); RE2 has no look-around and no back-references, "
-            "its syntax is described at https://github.com/google/re2/wiki/Syntax"
-        )
+        advice = "RE2 has no look-around and no back-references, see https://github.com/google/re2/wiki/Syntax"
+        if "too large" in text or "repetition size" in text:
+            advice = SHRINK
+        message = f"not a regular expression that RE2 can run ({text}); {advice}"
         raise ValueError(message) from None
     except UnicodeEncodeError:
         message = "the pattern contains half a surrogate pair; send valid Unicode text"
         raise ValueError(message) from None
     if compiled.programsize > MAX_PROGRAM_SIZE:
         message = (
-            f"the pattern compiles to {compiled.programsize} instructions, {MAX_PROGRAM_SIZE} are allowed; "
-            "use smaller repetition counts or narrower character classes"
+            f"the pattern compiles to {compiled.programsize} instructions, {MAX_PROGRAM_SIZE} are allowed; {SHRINK}"
         )
         raise ValueError(message)
     return compiled
