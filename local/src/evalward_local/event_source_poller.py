@@ -69,6 +69,8 @@ class EventSourcePoller:
                     self._tasks.add(task)
                     task.add_done_callback(self._finish)
         finally:
+            for task in self._tasks:
+                task.cancel()
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _finish(self, task: asyncio.Task[None]) -> None:

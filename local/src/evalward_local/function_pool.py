@@ -115,10 +115,11 @@ class FunctionPool:
             environment.kill()
         return len(alive), busy_count
 
-    def close(self) -> None:
-        """Kill every environment and take back what it listens on."""
+    async def close(self) -> None:
+        """Kill every environment, take back what it listens on, and let what ran end with the error it now has."""
         for environment in list(self._all):
             environment.close()
+        await asyncio.gather(*self._running, return_exceptions=True)
         self._log_file.close()
 
     async def _take_turn(self, wait_seconds: float) -> None:

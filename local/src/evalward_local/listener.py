@@ -46,9 +46,7 @@ class Listener:
             app,
             access_log=False,
             date_header=False,
-            http="h11",
-            # The gateway's own limit on the header block is checked by the front; this only has to be above it.
-            h11_max_incomplete_event_size=64 * 1024,
+            http="httptools",
             interface="asgi3",
             lifespan="off",
             log_config=None,

@@ -158,7 +158,7 @@ class Stack:
         }
         pools_by_name = {pool.settings.name: pool for pool in pools.values()}
         for pool in pools.values():
-            self._cleanup.callback(pool.close)
+            self._cleanup.push_async_callback(pool.close)
         queue_urls = {
             resource.attributes["Arn"]: resource.ref
             for resource in world.created.values()
