@@ -37,13 +37,23 @@ def find_flaw(value: Any) -> str | None:
 
     The answer names the kind of flaw and quotes nothing of the value.
     """
-    if isinstance(value, str):
-        return _find_text_flaw(value)
-    if value is None:
+    if _is_sound(value, MAX_DEPTH):
         return None
-    for flaw, _pointer in _find_flaws(value):
-        return flaw
-    return None
+    found = find_flaw_and_pointer(value)
+    return None if found is None else found[0]
+
+
+def _is_sound(value: Any, levels: int) -> bool:
+    # The quick answer for nearly every output: where the flaw lies is asked only when there is one.
+    if isinstance(value, str):
+        return "\0" not in value and (value.isascii() or _find_text_flaw(value) is None)
+    if isinstance(value, dict):
+        return levels > 0 and all(
+            _is_sound(name, 0) and _is_sound(inner, levels - 1) for name, inner in cast("dict[str, Any]", value).items()
+        )
+    if isinstance(value, list):
+        return levels > 0 and all(_is_sound(inner, levels - 1) for inner in cast("list[Any]", value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def find_flaw_and_pointer(value: Any) -> tuple[str, str] | None:

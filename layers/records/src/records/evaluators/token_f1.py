@@ -18,7 +18,7 @@ from records.evaluators.contract import NO_OUTPUT, NO_REFERENCE, Evaluator, Eval
 from records.evaluators.texts import list_reference_texts, read_text
 from records.record import Record
 
-_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]+")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
@@ -32,16 +32,20 @@ class TokenF1Params(EvaluatorParams):
 
 def split_words(text: str) -> list[str]:
     """Normalize a text as SQuAD does and split it into words."""
-    return _ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split()
+    return _ARTICLES.sub(" ", _PUNCTUATION.sub("", text.lower())).split()
 
 
-def compute_f1(output: Counter[str], reference: Counter[str]) -> float:
+def compute_f1(output: list[str], reference: list[str]) -> float:
     """Return the F1 of two bags of words, 0 to 1."""
-    output_count, reference_count = output.total(), reference.total()
-    if not output_count or not reference_count:
-        return float(output_count == reference_count)
-    shared = (output & reference).total()
-    return 2.0 * shared / (output_count + reference_count)
+    if not output or not reference:
+        return float(output == reference)
+    left = Counter(reference)
+    shared = 0
+    for word in output:
+        if left[word] > 0:
+            left[word] -= 1
+            shared += 1
+    return 2.0 * shared / (len(output) + len(reference))
 
 
 def build_judge(params: TokenF1Params) -> Judge:
@@ -53,8 +57,8 @@ def build_judge(params: TokenF1Params) -> Judge:
         references = list_reference_texts(record)
         if not references:
             return NO_REFERENCE
-        output = Counter(split_words(read_text(record.output)))
-        best = max(compute_f1(output, Counter(split_words(reference))) for reference in references)
+        output = split_words(read_text(record.output))
+        best = max(compute_f1(output, split_words(reference)) for reference in references)
         return scored(best, at_least=params.threshold)
 
     return judge
