@@ -35,9 +35,7 @@ def request_import(transaction: Transaction, request: RequestImport, bucket: str
     order = ImportOrder(
         bucket=bucket, key=key, name=request.name, format=file_format, mapping=request.mapping, nul=request.nul
     )
-    queued = insert_import(
-        transaction, order=order.model_dump(mode="json"), dedupe_key=f"request {uuid4()}", principal=principal.id
-    )
+    queued = insert_import(transaction, order=order, dedupe_key=f"request {uuid4()}", principal=principal.id)
     assert queued is not None  # noqa: S101 - the key is new
     return queued
 

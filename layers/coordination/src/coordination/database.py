@@ -1,8 +1,8 @@
 """PostgreSQL: one connection per Lambda environment, tenant transactions in psycopg's pipeline mode.
 
 A transaction begins with `BEGIN ISOLATION LEVEL READ COMMITTED` and `scheduler_app.begin_tenant(...)`, which sets
-tenant and time-outs for it alone. In pipeline mode both travel with the first statement whose rows are read, and the last
-statements travel with `COMMIT`: a write that reads once costs two round trips.
+tenant and time-outs for it alone. In pipeline mode both travel with the first statement whose rows are read, and the
+last statements travel with `COMMIT`: a write that reads once costs two round trips.
 
 A connection that has died (a thawed environment, a failover) is replaced before a transaction begins, never inside one.
 """
@@ -102,7 +102,7 @@ class Database:
         self,
         load_conninfo: Callable[[bool], str],
         limits: TransactionSettings,
-        after_commit: Callable[[Sequence[WakeUp]], None],
+        after_commit: Callable[[Sequence[WakeUp]], object],
     ) -> None:
         self._load_conninfo = load_conninfo
         self._limits = limits

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from aws_lambda_powertools import Logger
+
 from coordination.database import Database, connection_string
+from coordination.errors import DatabaseUnavailableError
+from coordination.outbox import Outbox
 from coordination.ports.objects import Objects
 from coordination.ports.queues import QueuePort, SqsQueues
 from coordination.ports.secrets import Secrets
 from coordination.queries import load_queries
 from coordination.settings import Settings, load_settings
-from coordination.wake_ups import QueueName, WakeUp, send_wake_ups
+from coordination.wake_ups import QueueName, WakeUp
+
+logger = Logger(child=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +31,14 @@ class Environment:
         The one connection.
     objects
         The bundle's bucket.
-    queues
-        SQS.
+    outbox
+        Sends wake-ups.
     """
 
     settings: Settings
     database: Database
     objects: Objects
-    queues: QueuePort
-
-    @property
-    def queue_urls(self) -> dict[QueueName, str]:
-        """Queue name -> URL."""
-        return {
-            "conversion": self.settings.queues.conversion_url,
-            "evaluation": self.settings.queues.evaluation_url,
-        }
+    outbox: Outbox
 
 
 def make_environment(settings: Settings, queues: QueuePort, objects: Objects, secrets: Secrets) -> Environment:
@@ -49,19 +47,21 @@ def make_environment(settings: Settings, queues: QueuePort, objects: Objects, se
     def load_conninfo(is_fresh: bool) -> str:
         return connection_string(settings, secrets.read, is_fresh=is_fresh)
 
-    def after_commit(wake_ups: Sequence[WakeUp]) -> None:
-        send_wake_ups(queues, environment.queue_urls, wake_ups, lambda: give_back(wake_ups))
-
     def give_back(wake_ups: Sequence[WakeUp]) -> None:
-        for wake_up in wake_ups:
-            database.fetch_all(
-                load_queries("wake_ups")["unsend_wake_ups"],
-                {"project": wake_up.project, "kind": wake_up.kind, "ref_ids": [wake_up.ref_id]},
-            )
+        try:
+            for wake_up in wake_ups:
+                database.fetch_all(load_queries("wake_ups")["unsend_wake_up"], wake_up.row_key)
+        except DatabaseUnavailableError:
+            # The rows stay marked as sent; the pulse sends again what nobody claims.
+            logger.warning("unsent wake-ups stay marked as sent", extra={"count": len(wake_ups)})
 
-    database = Database(load_conninfo, settings.transactions, after_commit)
-    environment = Environment(settings, database, objects, queues)
-    return environment
+    urls: dict[QueueName, str] = {
+        "conversion": settings.queues.conversion_url,
+        "evaluation": settings.queues.evaluation_url,
+    }
+    outbox = Outbox(queues, urls, give_back)
+    database = Database(load_conninfo, settings.transactions, outbox.send)
+    return Environment(settings, database, objects, outbox)
 
 
 @cache

@@ -198,3 +198,27 @@ class RunWithoutReportError(ProblemError):
     """The run ended without a report."""
 
     status, code, title = 409, "run_without_report", "The run ended without a report"
+
+
+class ObjectTooLargeError(ProblemError):
+    """A file to import is over the limit of a dataset."""
+
+    status, code, title = 413, "object_too_large", "The file is too large"
+
+
+class ObjectMissingError(ProblemError):
+    """A file to import is not there."""
+
+    status, code, title = 404, "object_not_found", "The file is not there"
+
+
+class ImportRefusedError(ProblemError):
+    """An incoming object cannot become a dataset: its place or its name is not right."""
+
+    status, code, title = 422, "import_refused", "The object cannot be imported from there"
+
+
+class AttemptsExhaustedError(ProblemError):
+    """Work was tried as often as it may be and never ended."""
+
+    status, code, title = 500, "attempts_exhausted", "The work was tried too often"

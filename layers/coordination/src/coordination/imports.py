@@ -85,7 +85,12 @@ class Import(ResponseModel):
 
 
 def insert_import(
-    transaction: Transaction, *, order: Mapping[str, Any], dedupe_key: str, principal: str
+    transaction: Transaction,
+    *,
+    order: ImportOrder,
+    dedupe_key: str,
+    principal: str,
+    failure: ImportFailure | None = None,
 ) -> Import | None:
     """Write the job of an import and its wake-up.
 
@@ -94,9 +99,11 @@ def insert_import(
     transaction
         Of the project.
     order
-        An `ImportOrder` as JSON values.
+        What to import.
     dedupe_key
         Tells the same cause delivered twice.
+    failure
+        Why it cannot be imported, when that is known already: the job is written as failed and nobody is woken.
 
     Returns
     -------
@@ -108,13 +115,15 @@ def insert_import(
         {
             "tenant": transaction.tenant,
             "dedupe_key": dedupe_key,
-            "payload": Jsonb(dict(order)),
+            "payload": Jsonb(order.model_dump(mode="json")),
             "created_by": principal,
+            "error": Jsonb(failure.model_dump(mode="json")) if failure else None,
         },
     )
     if row is None:
         return None
-    transaction.wake(WakeUp("conversion", "import", transaction.tenant, str(row["id"])))
+    if failure is None:
+        transaction.wake(WakeUp("conversion", "import", transaction.tenant, str(row["id"])))
     return to_import(row)
 
 

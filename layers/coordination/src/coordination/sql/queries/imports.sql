@@ -1,7 +1,10 @@
 -- name: insert_import
--- Write the job of an import; no row comes back when its cause was seen before. payload: ImportOrder. No lock.
-INSERT INTO scheduler.jobs (tenant_id, kind, dedupe_key, payload, created_by)
-VALUES (%(tenant)s::text, 'dataset_import', %(dedupe_key)s::text, %(payload)s::jsonb, %(created_by)s::text)
+-- Write the job of an import, queued, or failed when there is an error already; no row comes back when its cause was
+-- seen before. payload: ImportOrder; error: ImportFailure or NULL. No lock.
+INSERT INTO scheduler.jobs (tenant_id, kind, dedupe_key, payload, created_by, state, error, completed_at)
+VALUES (%(tenant)s::text, 'dataset_import', %(dedupe_key)s::text, %(payload)s::jsonb, %(created_by)s::text,
+        CASE WHEN %(error)s::jsonb IS NULL THEN 'queued' ELSE 'failed' END, %(error)s::jsonb,
+        CASE WHEN %(error)s::jsonb IS NOT NULL THEN clock_timestamp() END)
 ON CONFLICT (tenant_id, kind, dedupe_key) DO NOTHING
 RETURNING tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at;
 

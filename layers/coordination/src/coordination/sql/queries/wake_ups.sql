@@ -43,8 +43,13 @@ FROM due
 WHERE w.id = due.id
 RETURNING w.queue, w.kind, w.project, w.ref_id;
 
--- name: unsend_wake_ups
--- Give wake-ups whose message could not be sent back to the pulse. ref_ids: what they refer to. Lock: the rows.
+-- name: unsend_wake_up
+-- Give a wake-up whose message could not be sent back to the pulse. Lock: the row.
 UPDATE coordination.wake_ups
 SET sent_at = NULL
+WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = %(ref_id)s::text;
+
+-- name: delete_wake_ups
+-- Delete the wake-ups of several works of one kind. ref_ids: what they refer to. Lock: the rows.
+DELETE FROM coordination.wake_ups
 WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = ANY(%(ref_ids)s::text[]);

@@ -1,0 +1,102 @@
+"""Convert a file and put the canonical object and its manifest into the bucket: everything before the row."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, BinaryIO, cast
+
+from coordination.datasets import manifest_key, object_key
+from coordination.errors import DatasetRefusedError, Fault, InvalidRequestError
+from coordination.ports.objects import Objects
+from records.limits import Limits
+from records.manifest import Manifest, Source, encode_manifest
+from records.row_errors import DatasetInvalidError
+from records.row_fields import MappingInvalidError
+
+from dataset_conversion.conversion import Conversion, FileFormat, NulRule, convert
+
+# A canonical object of this size stays in memory; a larger one goes through a temporary file.
+_IN_MEMORY_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that may become a dataset.
+
+    Attributes
+    ----------
+    content
+        Its bytes, or where they are read from.
+    format, mapping, nul
+        How it is read.
+    kind
+        `upload` or `import`.
+    uri
+        The object it is; None for a request's body.
+    """
+
+    content: BinaryIO | bytes
+    format: FileFormat
+    mapping: Mapping[str, str] | None
+    nul: NulRule
+    kind: str
+    uri: str | None = None
+
+
+def check_file(file: File, limits: Limits) -> Conversion:
+    """Convert without keeping anything.
+
+    Raises
+    ------
+    DatasetRefusedError, InvalidRequestError
+        As `store_file`.
+    """
+    return _convert(file, None, limits)
+
+
+def store_file(objects: Objects, project: str, file: File, limits: Limits) -> Conversion:
+    """Convert a file and put the canonical object, then its manifest.
+
+    Both keys are content-addressed and written only when they are free: doing it twice changes nothing, and nothing
+    points to them before the row does. Bounded memory: a temporary file holds what is over 8 MiB.
+
+    Raises
+    ------
+    DatasetRefusedError
+        The file is no valid dataset; rows and fields are named.
+    InvalidRequestError
+        The mapping is not right.
+    StorageUnavailableError
+        The bucket cannot be reached or refused.
+    """
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as canonical:
+        conversion = _convert(file, canonical, limits)
+        canonical.seek(0)
+        objects.put(object_key(project, conversion.sha256), cast("BinaryIO", canonical), "application/x-ndjson")
+    manifest = Manifest(
+        sha256=conversion.sha256,
+        bytes=conversion.bytes,
+        records=conversion.records,
+        shards=list(conversion.shards),
+        notes=conversion.notes,
+        source=Source(kind=file.kind, format=file.format, bytes=conversion.source_bytes, uri=file.uri),
+    )
+    objects.put(manifest_key(project, conversion.sha256), encode_manifest(manifest), "application/json")
+    return conversion
+
+
+def _convert(file: File, canonical: IO[bytes] | None, limits: Limits) -> Conversion:
+    write = canonical.write if canonical is not None else len
+    try:
+        return convert(file.content, file.format, write, mapping=file.mapping, nul=file.nul, limits=limits)
+    except DatasetInvalidError as error:
+        rows = [
+            {"row": one.row, "field": one.field, "reason": one.reason, "message": one.message} for one in error.errors
+        ]
+        raise DatasetRefusedError(
+            f"{len(rows)} error{'s' if len(rows) > 1 else ''}; the first: {error.errors[0].message}. Nothing was "
+            "published; correct the file and send it again.",
+            errors=rows,
+        ) from error
+    except MappingInvalidError as error:
+        raise InvalidRequestError.at([Fault("/mapping", str(error))]) from error

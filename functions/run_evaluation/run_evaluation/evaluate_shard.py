@@ -1,0 +1,173 @@
+"""Evaluate one shard under its lease and write its results in one transaction."""
+
+import time
+from typing import Any
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+from coordination.clock import Deadline
+from coordination.database import Database, Transaction
+from coordination.environment import Environment
+from coordination.leases import Lease, drop_lease, release_lease, renew_lease, require_lease, take_lease
+from coordination.ports.objects import ObjectNotFoundError
+from coordination.queries import load_queries
+from coordination.runs import RunConfig, RunFailure
+from coordination.wake_ups import WakeUp
+from records.record import read_records
+
+from run_evaluation.finish_run import finish_run
+from run_evaluation.shard_scores import ShardScores, build_scorers, score_records
+from run_evaluation.stop_run import stop_run
+
+logger = Logger(child=True)
+
+_QUERIES = load_queries("runs")
+_WAKE_UPS = load_queries("wake_ups")
+_LEASE_SECONDS = 60
+_RENEW_SECONDS = 20.0
+_BATCH_RECORDS = 50
+_INSERT_ROWS = 1000
+# What writing a shard's results and answering Lambda may take.
+_SPARE_SECONDS = 15.0
+# The run is finished right after its last shard; this wakes somebody up when that did not happen.
+_FINISH_DELAY_SECONDS = 30
+
+
+class RunEndedError(Exception):
+    """The run ended while one of its shards was evaluated: the transaction is rolled back."""
+
+
+class ShardTimeoutError(Exception):
+    """The invocation ends before the shard does; nothing was written."""
+
+
+def evaluate_shard(environment: Environment, project: str, shard_id: str, deadline: Deadline) -> None:
+    """Score the records of a shard and write the results with its completion.
+
+    State decides, not the message: a shard that is done, cancelled or in other hands is passed over. Between batches
+    the lease is renewed; when it is lost nothing is written. Who completes the last shard finishes the run.
+
+    Raises
+    ------
+    StorageUnavailableError
+        The bucket did not answer: the message goes back to its queue.
+    ShardTimeoutError
+        The shard takes longer than an invocation may: an attempt is used up.
+    coordination.leases.LeaseLostError
+        Somebody took over.
+    """
+    wake_up = WakeUp("evaluation", "shard", project, shard_id)
+    lease = take_lease(environment.database, wake_up.lease_name, _LEASE_SECONDS)
+    if lease is None:
+        logger.info("someone is at this shard", extra={"shard": shard_id})
+        return
+    try:
+        finished_run = _evaluate(environment, wake_up, lease, deadline)
+    finally:
+        drop_lease(environment.database, lease)
+    if finished_run is not None:
+        finish_run(environment, project, str(finished_run))
+
+
+def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline: Deadline) -> UUID | None:
+    """Return the run when this was its last shard."""
+    params: dict[str, Any] = {"tenant": wake_up.project, "shard_id": UUID(wake_up.ref_id)}
+    database = environment.database
+    with database.transaction(wake_up.project) as transaction:
+        require_lease(transaction, lease)
+        shard = transaction.fetch_one(_QUERIES["begin_shard"], params)
+        if shard is None:
+            transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            return None
+        if shard["attempts"] > environment.settings.work.max_attempts:
+            _give_up(transaction, params, shard)
+            return None
+    try:
+        content = environment.objects.read(shard["path"], shard["byte_start"], shard["byte_end"])
+    except ObjectNotFoundError:
+        with database.transaction(wake_up.project) as transaction:
+            failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
+            stop_run(transaction, shard["run_id"], failure)
+        return None
+    config = RunConfig.model_validate(shard["config"])
+    scores = _score(database, lease, deadline, config, content, shard["first_record"])
+    with database.transaction(wake_up.project) as transaction:
+        require_lease(transaction, lease)
+        if transaction.fetch_one(_QUERIES["complete_shard"], params) is None:
+            # Cancelled in the meantime.
+            transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            return None
+        _write_results(transaction, shard["run_id"], scores)
+        transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+        release_lease(transaction, lease)
+        return _count(transaction, shard, scores, config)
+
+
+def _score(
+    database: Database, lease: Lease, deadline: Deadline, config: RunConfig, content: bytes, first_record: int
+) -> ShardScores:
+    records = read_records(content)
+    scorers = build_scorers(config.evaluators)
+    scores = ShardScores()
+    renewed_at = time.monotonic()
+    for start in range(0, len(records), _BATCH_RECORDS):
+        if deadline.remaining_seconds() < _SPARE_SECONDS:
+            raise ShardTimeoutError(f"{start} of {len(records)} records were scored when the time was over")
+        if time.monotonic() - renewed_at > _RENEW_SECONDS:
+            renew_lease(database, lease, _LEASE_SECONDS)
+            renewed_at = time.monotonic()
+        score_records(scores, scorers, records[start : start + _BATCH_RECORDS], first_record + start)
+    return scores
+
+
+def _write_results(transaction: Transaction, run_id: UUID, scores: ShardScores) -> None:
+    for start in range(0, len(scores.records), _INSERT_ROWS):
+        transaction.submit(
+            _QUERIES["insert_results"],
+            {"tenant": transaction.tenant, "run_id": run_id} | scores.columns(start, start + _INSERT_ROWS),
+        )
+
+
+def _count(transaction: Transaction, shard: dict[str, Any], scores: ShardScores, config: RunConfig) -> UUID | None:
+    """Add the shard to its run; return the run when it was the last."""
+    run = transaction.fetch_one(
+        _QUERIES["count_shard"],
+        {
+            "tenant": transaction.tenant,
+            "run_id": shard["run_id"],
+            "records": shard["records"],
+            "scored": scores.counts["scored"],
+            "skipped": scores.counts["skipped"],
+            "errors": scores.counts["error"],
+            "input_tokens": scores.input_tokens,
+            "output_tokens": scores.output_tokens,
+            "cost_usd": scores.cost_usd,
+        },
+    )
+    if run is None:
+        raise RunEndedError(f"run {shard['run_id']} has ended; its shard's results are dropped")
+    if config.max_errors is not None and run["results_errors"] > config.max_errors:
+        failure = RunFailure(
+            code="too_many_errors",
+            detail=f"{run['results_errors']} results are errors, max_errors allows {config.max_errors}. "
+            "GET …/results?status=error shows them.",
+        )
+        stop_run(transaction, shard["run_id"], failure)
+        return None
+    if run["shards_done"] < run["shards_total"]:
+        return None
+    transaction.wake(
+        WakeUp("evaluation", "finish", transaction.tenant, str(shard["run_id"]), delay_seconds=_FINISH_DELAY_SECONDS)
+    )
+    return shard["run_id"]
+
+
+def _give_up(transaction: Transaction, params: dict[str, Any], shard: dict[str, Any]) -> None:
+    attempts = shard["attempts"] - 1
+    detail = f"Shard {shard['shard_no']} was tried {attempts} times and never ended; the function's log says why."
+    transaction.submit(_QUERIES["fail_shard"], params | {"error": detail})
+    stop_run(transaction, shard["run_id"], RunFailure(code="attempts_exhausted", detail=detail))
+    transaction.submit(
+        _WAKE_UPS["delete_wake_up"],
+        {"project": transaction.tenant, "kind": "shard", "ref_id": str(params["shard_id"])},
+    )

@@ -1,0 +1,124 @@
+"""Plan a run: cut its snapshot into shards and queue them."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from aws_lambda_powertools import Logger
+from coordination.database import Transaction
+from coordination.datasets import manifest_key
+from coordination.environment import Environment
+from coordination.leases import Lease, drop_lease, require_lease, take_lease
+from coordination.ports.objects import ObjectNotFoundError
+from coordination.queries import load_queries
+from coordination.runs import RunFailure
+from coordination.wake_ups import WakeUp
+from records.manifest import Manifest, decode_manifest
+
+from run_evaluation.stop_run import stop_run
+
+logger = Logger(child=True)
+
+_QUERIES = load_queries("runs")
+_WAKE_UPS = load_queries("wake_ups")
+_LEASE_SECONDS = 60
+_PAUSED_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """A contiguous slice of a snapshot.
+
+    Attributes
+    ----------
+    shard_no
+        0, 1, 2 …
+    first_record, records
+        Where it begins and how many records it has.
+    byte_start, byte_end
+        Its bytes in the canonical object, [start, end).
+    """
+
+    shard_no: int
+    first_record: int
+    records: int
+    byte_start: int
+    byte_end: int
+
+
+def cut_shards(manifest: Manifest) -> list[ShardPlan]:
+    """Cut a snapshot at the row borders of its manifest: at most 1000 records or 8 MiB each."""
+    starts = [(shard.record, shard.offset) for shard in manifest.shards]
+    ends = [*starts[1:], (manifest.records, manifest.bytes)]
+    return [
+        ShardPlan(number, record, next_record - record, offset, next_offset)
+        for number, ((record, offset), (next_record, next_offset)) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def plan_run(environment: Environment, project: str, run_id: str) -> None:
+    """Cut a pending run into shards, queue them and set it running: one transaction under the run's lease.
+
+    A run in another state has been planned: nothing is done. A paused project's run waits. Without its manifest a run
+    ends in error.
+
+    Raises
+    ------
+    StorageUnavailableError
+        The bucket did not answer: the message goes back to its queue.
+    """
+    wake_up = WakeUp("evaluation", "run", project, run_id)
+    lease = take_lease(environment.database, wake_up.lease_name, _LEASE_SECONDS)
+    if lease is None:
+        return
+    try:
+        _plan(environment, wake_up, lease)
+    finally:
+        drop_lease(environment.database, lease)
+
+
+def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
+    run_id = UUID(wake_up.ref_id)
+    params: dict[str, Any] = {"tenant": wake_up.project, "run_id": run_id}
+    with environment.database.transaction(wake_up.project) as transaction:
+        dispatch = transaction.fetch_one(_QUERIES["read_dispatch"], params)
+        if dispatch is None or dispatch["state"] != "pending":
+            transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            return
+        if dispatch["paused"]:
+            logger.info("the project is paused, its run waits", extra={"run": wake_up.ref_id})
+            transaction.submit(_WAKE_UPS["delay_wake_up"], wake_up.row_key | {"delay_seconds": _PAUSED_SECONDS})
+            return
+    try:
+        stored = environment.objects.read(manifest_key(wake_up.project, dispatch["sha256"]))
+    except ObjectNotFoundError:
+        failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
+        with environment.database.transaction(wake_up.project) as transaction:
+            stop_run(transaction, run_id, failure)
+        return
+    shards = cut_shards(decode_manifest(stored))
+    with environment.database.transaction(wake_up.project) as transaction:
+        require_lease(transaction, lease)
+        if transaction.fetch_one(_QUERIES["start_run"], params | {"shards_total": len(shards)}) is not None:
+            _queue_shards(transaction, run_id, shards)
+            transaction.submit(_QUERIES["acknowledge_dispatch"], params)
+        transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+
+
+def _queue_shards(transaction: Transaction, run_id: UUID, shards: list[ShardPlan]) -> None:
+    ids = [uuid4() for _ in shards]
+    transaction.submit(
+        _QUERIES["insert_shards"],
+        {
+            "tenant": transaction.tenant,
+            "run_id": run_id,
+            "ids": ids,
+            "shard_nos": [shard.shard_no for shard in shards],
+            "first_records": [shard.first_record for shard in shards],
+            "records": [shard.records for shard in shards],
+            "byte_starts": [shard.byte_start for shard in shards],
+            "byte_ends": [shard.byte_end for shard in shards],
+        },
+    )
+    for shard_id in ids:
+        transaction.wake(WakeUp("evaluation", "shard", transaction.tenant, str(shard_id)))
