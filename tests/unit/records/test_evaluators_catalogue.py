@@ -20,6 +20,7 @@ from records.evaluators.contract import (
     UnscorableError,
     scored,
 )
+from records.evaluators.pointers import ParameterProblem
 from records.record import Record
 
 NAMES = [
@@ -111,6 +112,13 @@ def test_an_unknown_parameter_is_refused_with_its_place(name: str) -> None:
     assert problem.pointer == "/evaluators/3/params/a~1b~0"
     assert "no such parameter" in problem.message
     assert "/evaluators/3/params/a~1b~0" in str(refusal.value)
+
+
+@pytest.mark.parametrize("params", [[], "a", 5, [1]])
+def test_parameters_that_are_no_object_are_refused(params: Any) -> None:
+    with pytest.raises(catalogue.InvalidParamsError) as refusal:
+        catalogue.validate("latency", params, at="/params")
+    assert refusal.value.problems == (ParameterProblem("/params", "must be a JSON object"),)
 
 
 @pytest.mark.parametrize(

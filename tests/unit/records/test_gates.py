@@ -30,7 +30,7 @@ def gate(**bounds: Any) -> Gate:
     ("value", "pointer", "words"),
     [
         ({"metric": "exact_match"}, "/gates", "list"),
-        (["exact_match"], "/gates/0", "Gate"),
+        (["exact_match"], "/gates/0", "JSON object"),
         ([{"stat": "mean", "min": 0.9}], "/gates/0/metric", "required"),
         ([{"metric": "exact_match", "min": 0.9}], "/gates/0/stat", "required"),
         ([{"metric": "exact_match", "stat": "median", "min": 0.9}], "/gates/0/stat", "'mean'"),

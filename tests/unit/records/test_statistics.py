@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from records.statistics import (
     Moments,
     interval_of_mean,
+    interval_of_paired_difference,
     interval_of_proportion,
     summarize,
     summarize_moments,
@@ -194,3 +195,29 @@ def test_proportions_are_exact_after_merging(shards: list[list[float]]) -> None:
 def test_a_mean_needs_two_scores_for_an_interval() -> None:
     assert interval_of_mean(1, 0.5, None) is None
     assert interval_of_proportion(0, 0) is None
+
+
+def test_paired_difference_is_that_of_the_published_example() -> None:
+    assert interval_of_paired_difference(36, 12, 2, 0) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_paired_difference_stays_in_range_around_the_difference(
+    both: int, fixes: int, regressions: int, neither: int
+) -> None:
+    interval = interval_of_paired_difference(both, fixes, regressions, neither)
+    n = both + fixes + regressions + neither
+    if n == 0:
+        assert interval is None
+        return
+    assert interval is not None
+    low, high = interval
+    assert -1 <= low <= (fixes - regressions) / n <= high <= 1
+    assert high > low
+    swapped = interval_of_paired_difference(both, regressions, fixes, neither)
+    assert swapped == pytest.approx((-high, -low), abs=1e-12)
+
+
+def test_paired_difference_refuses_a_negative_count() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        interval_of_paired_difference(1, -1, 0, 0)

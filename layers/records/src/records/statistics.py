@@ -227,6 +227,57 @@ def interval_of_mean(
     return _zero(low), _zero(high)
 
 
+def interval_of_paired_difference(both: int, fixes: int, regressions: int, neither: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of the difference of two proportions on the same records, ``None`` without records.
+
+    The hybrid score interval for paired data (method 10 of Newcombe, "Improved confidence intervals for the difference
+    between binomial proportions based on paired data", Statistics in Medicine 17 (1998)): it never leaves [-1, 1], and
+    has a width when nothing changed. For numbers, summarize the differences of the pairs instead.
+
+    Parameters
+    ----------
+    both, neither
+        Records that passed, or failed, in both runs.
+    fixes
+        Records that passed in the candidate only.
+    regressions
+        Records that passed in the baseline only.
+
+    Returns
+    -------
+    tuple of float
+        Of the candidate's proportion minus the baseline's, which is ``(fixes - regressions) / n``.
+
+    Raises
+    ------
+    ValueError
+        A count is negative.
+    """
+    if min(both, fixes, regressions, neither) < 0:
+        message = "a count of records is negative"
+        raise ValueError(message)
+    n = both + fixes + regressions + neither
+    candidate = interval_of_proportion(both + fixes, n)
+    baseline = interval_of_proportion(both + regressions, n)
+    if candidate is None or baseline is None:
+        return None
+    correlation = 0.0
+    margins = (both + fixes) * (regressions + neither) * (both + regressions) * (fixes + neither)
+    if margins:
+        association = both * neither - fixes * regressions
+        # The correction for continuity shrinks a positive association only.
+        correlation = (association if association < 0 else max(association - n / 2, 0.0)) / math.sqrt(margins)
+    p1, p2 = (both + fixes) / n, (both + regressions) / n
+    difference = (fixes - regressions) / n
+
+    def reach(toward: float, opposite: float) -> float:
+        return math.sqrt(max(toward * toward - 2 * correlation * toward * opposite + opposite * opposite, 0.0))
+
+    low = difference - reach(p1 - candidate[0], baseline[1] - p2)
+    high = difference + reach(candidate[1] - p1, p2 - baseline[0])
+    return _zero(max(low, -1.0)), _zero(min(high, 1.0))
+
+
 @functools.lru_cache(maxsize=4096)
 def t_quantile_975(df: int) -> float:
     """Return the 0.975 quantile of Student's t distribution, to a relative error below 1e-12.

@@ -41,7 +41,7 @@ EVALUATOR = Evaluator(
     kind="pass_fail",
     description="Whether the output equals the reference, or any one of a list of references.",
     score_meaning="1 when the output equals a reference, else 0. Texts are compared as texts, other JSON values as "
-    "values. Skipped without an output or a reference.",
+    "values; to expect a list, put it into a list of references. Skipped without an output or a reference.",
     params=ExactMatchParams,
     build=build_judge,
     minimum=0.0,

@@ -15,7 +15,7 @@ from records.evaluators.texts import TextParams, list_reference_texts, read_text
 from records.record import Record
 
 MAX_COMPARISONS = 10_000_000_000
-"""Characters of the output times characters of the reference; about a quarter of a second."""
+"""Characters of the output times characters of all its references; about a quarter of a second."""
 
 
 class FuzzyMatchParams(TextParams):
@@ -40,27 +40,23 @@ def build_judge(params: FuzzyMatchParams) -> Judge:
         "token_set_ratio": fuzz.token_set_ratio,
     }[params.method]
 
-    def similarity(output: str, reference: str) -> float:
-        if output == reference:
-            return 1.0
-        if len(output) * len(reference) > MAX_COMPARISONS:
-            message = (
-                f"the texts are too long to compare ({len(output)} and {len(reference)} characters; "
-                f"their product may be at most {MAX_COMPARISONS})"
-            )
-            raise UnscorableError(message)
-        return compare(output, reference) / 100.0
-
     def judge(record: Record) -> Score:
         if record.output is None:
             return NO_OUTPUT
-        references = list_reference_texts(record)
+        references = [params.fold(reference) for reference in list_reference_texts(record)]
         if not references:
             return NO_REFERENCE
         output = params.fold(read_text(record.output))
-        return scored(
-            max(similarity(output, params.fold(reference)) for reference in references), at_least=params.threshold
-        )
+        if output in references:
+            return scored(1.0, at_least=params.threshold)
+        characters = sum(map(len, references))
+        if len(output) * characters > MAX_COMPARISONS:
+            message = (
+                f"the texts are too long to compare ({len(output)} characters with {characters} of the reference; "
+                f"the product may be at most {MAX_COMPARISONS:,})"
+            )
+            raise UnscorableError(message)
+        return scored(max(compare(output, reference) for reference in references) / 100.0, at_least=params.threshold)
 
     return judge
 

@@ -40,6 +40,8 @@ def describe_problems(error: ValidationError, at: str) -> tuple[ParameterProblem
             message = "there is no such parameter; remove it"
         elif detail["type"] == "missing":
             message = "this parameter is required"
+        elif detail["type"] == "model_type":
+            message = "must be a JSON object"
         pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in detail["loc"])
         problems.append(ParameterProblem(pointer, message))
     return tuple(problems)
