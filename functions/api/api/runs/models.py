@@ -101,3 +101,62 @@ class Result(ResponseModel):
     score: float | None
     passed: bool | None
     error: Annotated[str | None, Field(description="why it was skipped or failed")]
+
+
+class Metric(ResponseModel):
+    """What the results of one evaluator add up to. A number that is not known is null, never left out."""
+
+    id: str
+    evaluator: str
+    kind: Annotated[str, Field(description="pass_fail (Wilson interval) or number (Student t interval)")]
+    n: Annotated[int, Field(description="scores that count")]
+    mean: float | None
+    std: Annotated[float | None, Field(description="sample standard deviation")]
+    ci_low: Annotated[float | None, Field(description="lower end of the 95 % confidence interval")]
+    ci_high: float | None
+    scored: int
+    skipped: int
+    errors: int
+    coverage: Annotated[float | None, Field(description="scored share of all results")]
+
+
+class GateOutcome(ResponseModel):
+    """What became of a gate."""
+
+    metric: str
+    stat: str
+    min: float | None
+    max: float | None
+    value: float | None
+    passed: bool
+    reason: Annotated[str | None, Field(description="why it failed")]
+
+
+class Usage(ResponseModel):
+    """What the outputs used, summed over the records that say so."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
+class Report(ResponseModel):
+    """The report of a finished run."""
+
+    run: str
+    project: str
+    name: str | None
+    passed: bool
+    metrics: list[Metric]
+    gates: list[GateOutcome]
+    records: int
+    usage: Usage
+    redactions: dict[str, int]
+    slices: list[dict[str, Any]]
+    worst: list[dict[str, Any]]
+    dataset_sha256: str
+    config_sha256: str
+    evaluator_versions: dict[str, int]
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None

@@ -1,13 +1,12 @@
 """The declarations of the run operations."""
 
-import orjson
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page
 from coordination.runs import Run
 
 from api.runs.create_run import create_run
-from api.runs.models import CreateRun, Result, ResultQuery, RunQuery, WaitQuery
+from api.runs.models import CreateRun, Report, Result, ResultQuery, RunQuery, WaitQuery
 from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
 
 
@@ -34,7 +33,7 @@ def _results(call: Call, transaction: Transaction) -> Answer:
 
 
 def _report(call: Call, transaction: Transaction) -> Answer:
-    return Answer(200, orjson.dumps(read_report(transaction, parse_run_id(call.path["run"]))))
+    return Answer(200, read_report(transaction, parse_run_id(call.path["run"])))
 
 
 _RUN = "/v1/projects/{project}/runs/{run}"
@@ -88,7 +87,8 @@ OPERATIONS = (
         path=f"{_RUN}/report",
         summary="Read the report of a finished run.",
         permission="runs.read",
-        responses={200: None},
+        responses={200: Report},
+        error_statuses=frozenset({409}),
         handle=_report,
     ),
 )

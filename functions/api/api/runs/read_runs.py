@@ -12,7 +12,7 @@ from coordination.http.pages import Page, decode_cursor, make_page
 from coordination.queries import load_queries
 from coordination.runs import TERMINAL_STATES, Run, to_run
 
-from api.runs.models import Result, ResultQuery, RunQuery
+from api.runs.models import Report, Result, ResultQuery, RunQuery
 
 _QUERIES = load_queries("runs")
 _FIRST_WAIT_SECONDS = 0.1
@@ -114,7 +114,7 @@ def list_results(transaction: Transaction, run_id: UUID, query: ResultQuery) -> 
     )
 
 
-def read_report(transaction: Transaction, run_id: UUID) -> dict[str, Any]:
+def read_report(transaction: Transaction, run_id: UUID) -> Report:
     """Return the report of a finished run.
 
     Raises
@@ -135,7 +135,7 @@ def read_report(transaction: Transaction, run_id: UUID) -> dict[str, Any]:
                 f"The run is {row['state']}. Wait for it: GET …/runs/{run_id}?wait_seconds=20.", retry_after_seconds=5
             )
         raise RunWithoutReportError(f"The run ended as {row['state']}: GET …/runs/{run_id} says why.")
-    return row["report"]
+    return Report.model_validate(row["report"])
 
 
 def _to_result(row: dict[str, Any]) -> Result:

@@ -151,6 +151,8 @@ def _respond(
         content=request.content if operation.max_content_bytes else b"",
     )
     if operation.idempotency is None:
+        if operation.prepare is not None:
+            call = replace(call, prepared=operation.prepare(call))
         with environment.database.transaction(tenant) as transaction:
             answer = operation.handle(call, transaction)
         return _response(answer)

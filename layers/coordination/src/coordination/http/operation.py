@@ -143,10 +143,13 @@ class Operation:
         What to do with a larger one.
     responses
         Status -> model of the documented successes (None: no JSON body).
+    error_statuses
+        Errors that it may answer beside those that follow from the rest of its declaration.
     idempotency
         The contract of a write; None for a read.
     prepare
-        Runs before the transaction, after the stored outcome was looked for. What it does must be harmless twice.
+        Runs before the transaction; for a keyed write after its stored outcome was looked for. What it does must be
+        harmless twice.
     handle
         The use case, inside the transaction.
     """
@@ -162,6 +165,7 @@ class Operation:
     max_content_bytes: int = 0
     too_large_advice: str = ""
     responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
+    error_statuses: frozenset[int] = frozenset()
     idempotency: LocalWrite | None = None
     prepare: Callable[[Call], Any] | None = None
 

@@ -1,0 +1,20 @@
+"""Write the OpenAPI document from the declarations of both functions that serve HTTP."""
+
+import json
+from pathlib import Path
+
+import api.operations
+import dataset_conversion.operations
+from coordination.http.openapi import build_openapi
+
+DOCUMENT = Path("functions/api/api/reference/openapi.json")
+
+
+def render_openapi() -> str:
+    """Return the document as it is checked in: JSON, two spaces, ended by a line feed."""
+    operations = (*api.operations.OPERATIONS, *dataset_conversion.operations.OPERATIONS)
+    return json.dumps(build_openapi(operations, api.operations.PAGES), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(render_openapi(), encoding="utf-8")
