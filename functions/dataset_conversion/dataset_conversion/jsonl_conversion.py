@@ -9,30 +9,39 @@ these signs, or one that a reader refuses, is read again by a reader that is slo
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import repeat
+from operator import add
 from typing import Any, Literal
 
 import msgspec
 import orjson
-from records.canonical_json import NotCanonicalError, canonical_float
+from records.canonical_json import NotCanonicalError, canonical_float, is_order_unsure
 from records.canonical_rows import CanonicalRows
 from records.field_types import name_kind
 from records.limits import Limits
 from records.manifest import Notes
 from records.row_assembly import ReadyRow, RowAssembly, RowRefusedError
 from records.row_errors import ErrorCollector, Reason, RowError
-from records.row_fields import RowProblem
+from records.row_fields import RowPlan, RowProblem
 
 from dataset_conversion.file_signatures import UTF8_MARK, find_mismatch_with_jsonl
 from dataset_conversion.likely_cause import JSON_ARRAY, PRETTY_PRINTED, is_array_start
 from dataset_conversion.line_blocks import LineBlock, read_line_blocks
 from dataset_conversion.nesting import is_deeper
 from dataset_conversion.strict_json import read_strictly
+from dataset_conversion.typed_rows import TypedRows, make_typed_rows
 
 _SPACE = b" \t\r"
+_count = bytes.count
+_TYPED_ROWS_MAX = 16
 
 
 def _read_float(digits: str) -> float | orjson.Fragment:
-    return canonical_float(float(digits))
+    number = float(digits)
+    # Inside these bounds orjson writes a fraction as RFC 8785 does.
+    if (1e-5 <= number < 1e9 or -1e9 < number <= -1e-5) and not number.is_integer():
+        return number
+    return canonical_float(number)
 
 
 _READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=_read_float).decode
@@ -85,6 +94,9 @@ class _JsonlConversion:
         self._errors = ErrorCollector(limits.errors)
         self._rows = CanonicalRows(write, self._errors, limits)
         self._assembly = RowAssembly(mapping)
+        self._typed_rows: TypedRows | None = None
+        self._last_names: tuple[str, ...] = ()
+        self._typed_rows_of: dict[tuple[str, ...], TypedRows | None] = {}
         self._byte_order_mark = self._final_newline_missing = False
         self._crlf_lines = self._blank_lines = self._replaced_nuls = 0
 
@@ -124,13 +136,39 @@ class _JsonlConversion:
             self._crlf_lines += block.text.count(b"\r\n")
             if block.text.endswith(b"\r") and not block.is_unterminated:
                 self._crlf_lines += 1
-        self._rows.add(self._read_lines(block))
+        if not self._add_alike(block):
+            self._rows.add(self._read_lines(block))
+
+    def _add_alike(self, block: LineBlock) -> bool:
+        """Add the rows of a block if nothing about any of them needs a closer look."""
+        typed_rows, text = self._typed_rows, block.text
+        if typed_rows is None or len(text) > self._limits.row_bytes:
+            return False
+        has_escapes = b"\\" in text
+        if has_escapes and b"\\u00" in text:
+            return False
+        colons = list(map(_count, block.lines, repeat(b":")))
+        if max(map(add, colons, map(_count, block.lines, repeat(b"[")))) >= self._limits.depth:
+            return False
+        try:
+            alike = typed_rows.read_all(block.lines)
+        except _UNSURE:
+            return False
+        if alike is None:
+            return False
+        record_ids, texts = alike
+        names_added = len(texts) * (typed_rows.origin.names_added or 0)
+        if sum(colons) + names_added != sum(map(_count, texts, repeat(b":"))):
+            return False
+        if (is_order_unsure(text) or (has_escapes and b"\\u" in text)) and any(map(is_order_unsure, texts)):
+            return False
+        self._rows.add_alike(block.first, record_ids, texts, typed_rows.origin)
+        return True
 
     def _read_lines(self, block: LineBlock) -> list[ReadyRow]:
         ready_rows: list[ReadyRow] = []
         row_bytes_max, depth_max = self._limits.row_bytes, self._limits.depth
-        has_escapes = b"\\u00" in block.text
-        assemble = self._assembly.assemble
+        has_escapes = b"\\" in block.text and b"\\u00" in block.text
         for number, line in enumerate(block.lines, block.first):
             if len(line) > row_bytes_max and len(line.removesuffix(b"\r")) > row_bytes_max:
                 self._refuse_row_size(number, len(line.removesuffix(b"\r")))
@@ -140,22 +178,48 @@ class _JsonlConversion:
                 message = f"objects and lists are nested more than {depth_max} deep: flatten the row"
                 self._refuse(number, "depth", message)
                 continue
-            try:
-                ready = assemble(number, _READ_ROW(line))
-            except _UNSURE:
-                ready = self._read_exactly(number, line)
-            else:
-                names_added = ready.names_added
+            ready = self._read_quickly(number, line)
+            if ready is not None:
+                names_added = ready.origin.names_added
                 is_suspicious = (
                     names_added is None
                     or colons + names_added != ready.text.count(b":")
                     or (has_escapes and b"\\u00" in line)
                 )
-                if is_suspicious and _is_guilty(line):
-                    ready = self._read_exactly(number, line)
+                if not is_suspicious or not _is_guilty(line):
+                    ready_rows.append(ready)
+                    continue
+            ready = self._read_exactly(number, line)
             if ready is not None:
                 ready_rows.append(ready)
         return ready_rows
+
+    def _read_quickly(self, number: int, line: bytes) -> ReadyRow | None:
+        """Return a row in canonical text; ``None`` when only the exact reader can tell what it is."""
+        try:
+            ready = self._typed_rows.read(number, line) if self._typed_rows else None
+        except _UNSURE:
+            ready = None
+        if ready is not None:
+            return ready
+        try:
+            row = _READ_ROW(line)
+            names, plan = tuple(row), self._assembly.plan(row)
+            ready = self._assembly.assemble(number, row)
+        except _UNSURE:
+            return None
+        self._choose_typed_rows(names, plan)
+        return ready
+
+    def _choose_typed_rows(self, names: tuple[str, ...], plan: RowPlan) -> None:
+        if names not in self._typed_rows_of:
+            # Making a reader pays for names that come again; a file without pattern gets none.
+            is_worthwhile = names == self._last_names and len(self._typed_rows_of) < _TYPED_ROWS_MAX
+            self._last_names = names
+            if not is_worthwhile:
+                return
+            self._typed_rows_of[names] = make_typed_rows(names, plan, _read_float)
+        self._typed_rows = self._typed_rows_of[names]
 
     def _read_exactly(self, number: int, line: bytes) -> ReadyRow | None:
         if not line.strip(_SPACE):
@@ -182,7 +246,7 @@ class _JsonlConversion:
             self._replaced_nuls += reading.replaced_nul
             return ready
         if ready is not None and ready.record_id is not None:
-            self._rows.reserve_id(number, ready.record_id, ready.id_pointer)
+            self._rows.reserve_id(number, ready.record_id, ready.origin.id_pointer)
         self._rows.note(number, problems)
         return None
 

@@ -3,12 +3,13 @@ r"""The canonical object as it is written: one canonical row a line, ids settled
 Rows come in pieces of some hundreds, already in canonical text; a piece is written with one call.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from records.limits import MIB, Limits
 from records.manifest import Notes, ShardStart
 from records.record_ids import RecordIds
-from records.row_assembly import INTEGER_ID, TEXT_CONTEXT, ReadyRow
+from records.row_assembly import INTEGER_ID, TEXT_CONTEXT, ReadyRow, RowOrigin
 from records.row_errors import ErrorCollector, RowError
 from records.row_fields import RowProblem
 
@@ -54,17 +55,40 @@ class CanonicalRows:
         """
         if not rows:
             return
-        texts = self._settle_ids(rows)
-        piece = b"\n".join(texts) + b"\n"
-        if len(piece) > self._limits.row_bytes:
-            self._check_row_sizes(rows, texts)
-        if self.bytes + len(piece) > self._limits.output_bytes:
-            self._refuse_output(rows, texts)
-        self._note_shards(texts, len(piece))
-        self.records += len(rows)
-        self.bytes += len(piece)
-        if not self._errors:
-            self._write(piece)
+        numbers = [ready.number for ready in rows]
+        self._check_room(numbers)
+        for origin, count in Counter([ready.origin for ready in rows]).items():
+            self._count_changes(origin, count)
+        if self._ids.claim_all([ready.record_id for ready in rows], numbers):
+            self._put(numbers, [ready.text for ready in rows])
+        else:
+            self._put(numbers, [self._settle_id(ready) for ready in rows])
+
+    def add_alike(self, first: int, record_ids: Sequence[str], texts: Sequence[bytes], origin: RowOrigin) -> None:
+        """Add rows that follow one another and became canonical in the same way; see `add`.
+
+        Parameters
+        ----------
+        first
+            Number of the first of them.
+        record_ids, texts
+            Their ids and their canonical texts, one for one.
+        origin
+            How all of them became canonical.
+
+        Raises
+        ------
+        DatasetInvalidError
+            See `add`.
+        """
+        numbers = range(first, first + len(texts))
+        self._check_room(numbers)
+        if self._ids.claim_all(record_ids, numbers):
+            self._count_changes(origin, len(texts))
+            self._put(numbers, texts)
+        else:
+            rows = zip(numbers, texts, record_ids, strict=True)
+            self.add([ReadyRow(number, text, record_id, origin) for number, text, record_id in rows])
 
     def note(self, number: int, problems: Iterable[RowProblem]) -> None:
         """Note what is wrong with a row, which is not added then.
@@ -85,7 +109,7 @@ class CanonicalRows:
             self._errors.add(RowError(number, problem.field, problem.reason, problem.message))
 
     def reserve_id(self, number: int, record_id: str, pointer: str) -> None:
-        """Take the id of a row that is refused for something else, so that its repeats are found all the same.
+        """Take the id of a row, also of one that is refused, so that its repeats are found all the same.
 
         Raises
         ------
@@ -107,46 +131,55 @@ class CanonicalRows:
             unmatched_mapping=unmatched_mapping,
         )
 
-    def _settle_ids(self, rows: Sequence[ReadyRow]) -> list[bytes]:
-        ids = self._ids
+    def _check_room(self, numbers: Sequence[int]) -> None:
         room = self._limits.records - self.records
-        texts: list[bytes] = []
-        for ready in rows[:room]:
-            for change in ready.changes:
-                self._changes[change] = self._changes.get(change, 0) + 1
-            text = ready.text
-            if ready.record_id is None:
-                derived = ids.derive(text, ready.number).encode()
-                self._derived_ids += 1
-                text = text[: ready.id_offset] + b'"id":"' + derived + b'",' + text[ready.id_offset :]
-            else:
-                error = ids.claim(ready.record_id, ready.number, ready.id_pointer)
-                if error is not None:
-                    self._errors.add(error)
-            texts.append(text)
-        if len(rows) > room:
+        if len(numbers) > room:
             message = f"a dataset has at most {self._limits.records} records: split the file"
-            self._errors.refuse(RowError(rows[room].number, None, "too_many_records", message))
-        return texts
+            self._errors.refuse(RowError(numbers[room], None, "too_many_records", message))
 
-    def _check_row_sizes(self, rows: Sequence[ReadyRow], texts: Sequence[bytes]) -> None:
+    def _count_changes(self, origin: RowOrigin, count: int) -> None:
+        for change in origin.changes:
+            self._changes[change] = self._changes.get(change, 0) + count
+
+    def _put(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
+        piece = b"\n".join(texts) + b"\n"
+        if len(piece) > self._limits.row_bytes:
+            self._check_row_sizes(numbers, texts)
+        if self.bytes + len(piece) > self._limits.output_bytes:
+            self._refuse_output(numbers, texts)
+        self._note_shards(texts, len(piece))
+        self.records += len(texts)
+        self.bytes += len(piece)
+        if not self._errors:
+            self._write(piece)
+
+    def _settle_id(self, ready: ReadyRow) -> bytes:
+        if ready.record_id is not None:
+            self.reserve_id(ready.number, ready.record_id, ready.origin.id_pointer)
+            return ready.text
+        text, offset = ready.text, ready.id_offset
+        derived = self._ids.derive(text, ready.number)
+        self._derived_ids += 1
+        return b'%b"id":"%b",%b' % (text[:offset], derived.encode(), text[offset:])
+
+    def _check_row_sizes(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
         limit = self._limits.row_bytes
-        for row, text in zip(rows, texts, strict=True):
+        for number, text in zip(numbers, texts, strict=True):
             if len(text) > limit:
                 message = f"the canonical row has {len(text)} bytes; the limit is {limit} bytes"
-                self._errors.add(RowError(row.number, None, "row_too_large", message))
+                self._errors.add(RowError(number, None, "row_too_large", message))
 
-    def _refuse_output(self, rows: Sequence[ReadyRow], texts: Sequence[bytes]) -> None:
+    def _refuse_output(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
         limit = self._limits.output_bytes
         size = self.bytes
-        for row, text in zip(rows, texts, strict=True):
+        for number, text in zip(numbers, texts, strict=True):
             size += len(text) + 1
             if size > limit:
                 message = (
                     f"the canonical rows reach {size} bytes here; the limit is {limit} bytes: "
                     "publish the rest as another dataset"
                 )
-                self._errors.refuse(RowError(row.number, None, "too_large", message))
+                self._errors.refuse(RowError(number, None, "too_large", message))
 
     def _note_shards(self, texts: Sequence[bytes], size: int) -> None:
         if self._shard_records + len(texts) <= SHARD_RECORDS_MAX and self._shard_bytes + size <= SHARD_BYTES_MAX:

@@ -2,6 +2,8 @@
 
 import hashlib
 import unicodedata
+from collections.abc import Sequence
+from typing import cast
 
 from records.row_errors import RowError
 
@@ -43,6 +45,28 @@ class RecordIds:
             "(one written as another Unicode normalization, NFC or NFD, counts as the same)"
         )
         return RowError(row, pointer, "duplicate_id", message)
+
+    def claim_all(self, record_ids: Sequence[str | None], rows: Sequence[int]) -> bool:
+        """Take the ids of many rows at once if that is as plain as it mostly is.
+
+        Parameters
+        ----------
+        record_ids, rows
+            As for `claim`, one for one.
+
+        Returns
+        -------
+        bool
+            ``False`` when nothing was taken and each id has to be looked at: one is missing, there twice, or not plain
+            ASCII.
+        """
+        if None in record_ids:
+            return False
+        taken = dict(zip(cast("Sequence[str]", record_ids), rows, strict=True))
+        if len(taken) < len(rows) or not "".join(taken).isascii() or not self._row_of.keys().isdisjoint(taken):
+            return False
+        self._row_of.update(taken)
+        return True
 
     def derive(self, content: bytes, row: int) -> str:
         """Make the id of a row without one: the same for the same content, ``-2``, ``-3`` … for its repeats.

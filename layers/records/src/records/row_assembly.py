@@ -15,6 +15,24 @@ TEXT_CONTEXT = "text context"
 _BEFORE_ID = b'{"context":'
 
 
+class RowOrigin(msgspec.Struct, frozen=True, gc=False):
+    """What rows that became canonical in the same way have in common.
+
+    Parameters
+    ----------
+    id_pointer
+        Where the source row has its id.
+    names_added
+        Members that the canonical row has more than the source row; ``None`` when nobody counted.
+    changes
+        What was changed: ``question -> input`` for an alias, `INTEGER_ID`, `TEXT_CONTEXT`.
+    """
+
+    id_pointer: str
+    names_added: int | None
+    changes: tuple[str, ...]
+
+
 class ReadyRow(msgspec.Struct, frozen=True, gc=False):
     """A row in canonical text.
 
@@ -26,23 +44,17 @@ class ReadyRow(msgspec.Struct, frozen=True, gc=False):
         The canonical row, without line end; without an id when `record_id` is ``None``.
     record_id
         The id that `text` has, ``None`` when one has to be derived.
+    origin
+        How it became canonical.
     id_offset
         Where in `text` the member ``"id"`` belongs: before everything but ``context``. Set when it has none.
-    id_pointer
-        Where the source row has its id.
-    names_added
-        Members that `text` has more than the source row; ``None`` when nobody counted.
-    changes
-        What was changed: ``question -> input`` for an alias, `INTEGER_ID`, `TEXT_CONTEXT`.
     """
 
     number: int
     text: bytes
     record_id: str | None
-    id_offset: int
-    id_pointer: str
-    names_added: int | None
-    changes: tuple[str, ...]
+    origin: RowOrigin
+    id_offset: int = 0
 
 
 class RowRefusedError(Exception):
@@ -85,6 +97,10 @@ class RowAssembly:
         """Mapped fields that no row has had so far, sorted."""
         return sorted(self._fields.unmatched)
 
+    def plan(self, row: Mapping[str, Any]) -> RowPlan:
+        """Return what becomes of the names of `row`; see `records.row_fields.RowFields`."""
+        return self._fields.plan(row)
+
     def assemble(self, number: int, row: dict[str, Any]) -> ReadyRow:
         """Return `row` in canonical text.
 
@@ -111,7 +127,9 @@ class RowAssembly:
             changes += (TEXT_CONTEXT,)
         given_id = row.get("id")
         if problems is None and type(given_id) is str and 0 < len(given_id) <= ID_CHARACTERS_MAX:
-            return ReadyRow(number, write_prepared(row), given_id, 0, plan.id_pointer, plan.names_added, changes)
+            return ReadyRow(
+                number, write_prepared(row), given_id, RowOrigin(plan.id_pointer, plan.names_added, changes)
+            )
         record_id = read_id(given_id, plan.id_pointer)
         if isinstance(record_id, RowProblem):
             raise RowRefusedError([*(problems or ()), record_id], None, plan.id_pointer)
@@ -119,8 +137,8 @@ class RowAssembly:
             raise RowRefusedError(problems, record_id, plan.id_pointer)
         if record_id is not None:
             row["id"] = record_id
-            changes += (INTEGER_ID,)
-            return ReadyRow(number, write_prepared(row), record_id, 0, plan.id_pointer, plan.names_added, changes)
+            origin = RowOrigin(plan.id_pointer, plan.names_added, (*changes, INTEGER_ID))
+            return ReadyRow(number, write_prepared(row), record_id, origin)
         return self._without_id(number, row, plan, changes)
 
     def _without_id(self, number: int, row: dict[str, Any], plan: RowPlan, changes: tuple[str, ...]) -> ReadyRow:
@@ -130,4 +148,4 @@ class RowAssembly:
         id_offset = 1
         if "context" in row:
             id_offset = len(_BEFORE_ID) + len(write_prepared(row["context"])) + 1
-        return ReadyRow(number, write_prepared(row), None, id_offset, plan.id_pointer, names_added, changes)
+        return ReadyRow(number, write_prepared(row), None, RowOrigin(plan.id_pointer, names_added, changes), id_offset)
