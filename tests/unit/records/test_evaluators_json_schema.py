@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from records.evaluators import catalogue
+from records.evaluators.json_schema import compile_schema
 from records.record import Record
 
 PERSON = {
@@ -90,6 +91,23 @@ def test_a_schema_nested_too_deep_is_refused() -> None:
         schema = {"not": schema}
     with pytest.raises(catalogue.InvalidParamsError, match="nested deeper"):
         catalogue.validate("json_schema", {"schema": schema})
+
+
+def test_a_schema_that_the_library_would_not_survive_is_refused_before_it() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(100_000):
+        schema = {"not": schema}
+    with pytest.raises(ValueError, match="nested deeper"):
+        compile_schema(schema)
+
+
+@pytest.mark.parametrize(("levels", "status"), [(64, "scored"), (65, "error")])
+@pytest.mark.parametrize(("opening", "closing", "inside"), [("[", "]", ""), ('{"a":', "}", "1")])
+def test_json_text_is_validated_up_to_64_levels(
+    levels: int, status: str, opening: str, closing: str, inside: str
+) -> None:
+    scorer = catalogue.build("json_schema", {"schema": {"items": {"$ref": "#"}}})
+    assert scorer(Record(id="r", output=opening * levels + inside + closing * levels)).status == status
 
 
 def test_json_text_nested_too_deep_for_the_validator_is_an_error_of_that_row() -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from records.evaluators import catalogue
+from records.evaluators.regex_match import compile_pattern
 from records.record import Record
 
 
@@ -62,6 +63,11 @@ def test_a_pattern_that_cannot_be_run_is_refused_with_what_to_do(pattern: str, w
         catalogue.validate("regex_match", {"pattern": pattern}, at="/evaluators/0/params")
     assert [problem.pointer for problem in refusal.value.problems] == ["/evaluators/0/params/pattern"]
     assert words in refusal.value.problems[0].message
+
+
+def test_a_pattern_of_half_a_surrogate_pair_is_refused_by_the_compiler_too() -> None:
+    with pytest.raises(ValueError, match="valid Unicode"):
+        compile_pattern("\ud835")
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "(a|aa)+$", "(.*a){20}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])

@@ -20,7 +20,7 @@ from records.evaluators.contract import (
     pass_or_fail,
 )
 from records.evaluators.json_output import JsonOutputParams, NotJsonError
-from records.evaluators.json_values import escape_pointer, find_flaw, find_flaw_and_pointer
+from records.evaluators.json_values import MAX_DEPTH, escape_pointer, find_flaw_and_pointer, is_nested_deeper
 from records.record import Record
 
 
@@ -75,9 +75,6 @@ def compile_schema(schema: dict[str, Any] | bool) -> Any:
             advice = "; patterns are run in linear time: no look-around, no back-references"
         message = f"not a usable JSON Schema (at '{place}'): {error.message[:500]}{advice}"
         raise ValueError(message) from None
-    except (jsonschema_rs.ReferencingError, ValueError) as error:
-        message = f"not a usable JSON Schema: {error}"
-        raise ValueError(message) from None
 
 
 def build_judge(params: JsonSchemaParams) -> Judge:
@@ -91,13 +88,10 @@ def build_judge(params: JsonSchemaParams) -> Judge:
             value = params.read_json(record.output)
         except NotJsonError:
             return FAILED
-        if isinstance(record.output, str):
-            # The guard looked at the text only, not at what it says: half a surrogate pair or a NUL may hide in
-            # escapes, and the library does not survive every depth.
-            flaw = find_flaw(value)
-            if flaw is not None and "nested" in flaw:
-                message = f"the JSON in the output cannot be validated: {flaw}"
-                raise UnscorableError(message)
+        # The library does not survive every depth, and the guard in front of the judge saw the text, not its value.
+        if isinstance(record.output, str) and is_nested_deeper(value, MAX_DEPTH):
+            message = f"the JSON in the output cannot be validated: it is nested deeper than {MAX_DEPTH} levels"
+            raise UnscorableError(message)
         return pass_or_fail(is_valid(value))
 
     return judge

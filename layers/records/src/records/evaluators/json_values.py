@@ -1,7 +1,7 @@
 """Questions about JSON values: are two of them the same, and can one be kept."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 MAX_DEPTH = 64
@@ -30,6 +30,18 @@ def json_equal(left: Any, right: Any) -> bool:
     if left is None or isinstance(left, bool):
         return left is right
     return isinstance(right, int | float) and not isinstance(right, bool) and left == right
+
+
+def is_nested_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects stand inside each other more than `levels` deep; the outermost one counts 1."""
+    inner: Iterable[Any]
+    if isinstance(value, dict):
+        inner = cast("dict[str, Any]", value).values()
+    elif isinstance(value, list):
+        inner = cast("list[Any]", value)
+    else:
+        return False
+    return levels == 0 or any(is_nested_deeper(item, levels - 1) for item in inner)
 
 
 def find_flaw(value: Any) -> str | None:
