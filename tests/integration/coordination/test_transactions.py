@@ -1,3 +1,4 @@
+# ruff: noqa: PT012 - a transaction is the block that raises
 from __future__ import annotations
 
 import socket
