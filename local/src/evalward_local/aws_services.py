@@ -8,6 +8,7 @@ import itertools
 import os
 import sys
 from typing import Any
+from urllib.parse import quote_plus, unquote_plus
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.s3 import notifications
@@ -24,17 +25,22 @@ class _QuietHandler(MotoRequestHandler):
         """Say nothing: the functions' logs are what people look for."""
 
 
-def add_sequencers() -> None:
-    """Give S3 events the `sequencer` that S3 sends and moto leaves out; consumers tell repeats from rewrites by it."""
+def complete_s3_events() -> None:
+    """Make moto's S3 events those of S3.
+
+    S3 sends a `sequencer`, by which consumers tell repeats from rewrites, and leaves slashes in encoded keys alone.
+    """
     make_event: Any = notifications._get_s3_event  # pyright: ignore[reportPrivateUsage]
 
-    def make_event_with_sequencer(*arguments: Any) -> dict[str, Any]:
+    def make_complete_event(*arguments: Any) -> dict[str, Any]:
         event: dict[str, Any] = make_event(*arguments)
         for record in event["Records"]:
-            record["s3"]["object"]["sequencer"] = f"{next(_sequence):018X}"
+            item = record["s3"]["object"]
+            item["key"] = quote_plus(unquote_plus(item["key"]), safe="/")
+            item["sequencer"] = f"{next(_sequence):018X}"
         return event
 
-    notifications._get_s3_event = make_event_with_sequencer  # pyright: ignore[reportPrivateUsage]
+    notifications._get_s3_event = make_complete_event  # pyright: ignore[reportPrivateUsage]
 
 
 def serve(descriptor: int) -> None:
@@ -47,7 +53,7 @@ def serve(descriptor: int) -> None:
     """
     # Objects beyond this size would go to files in a temporary folder nobody empties.
     os.environ.setdefault("MOTO_S3_DEFAULT_KEY_BUFFER_SIZE", str(256 * 1024 * 1024))
-    add_sequencers()
+    complete_s3_events()
     app: Any = DomainDispatcherApplication(create_backend_app)
     make_server("127.0.0.1", 0, app, threaded=True, request_handler=_QuietHandler, fd=descriptor).serve_forever()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,14 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
     if "ResponseURL" in event:
         return _answer_custom_resource(event)
     if event.get("source") == "aws.scheduler":
-        print(f"SCHEDULED {json.dumps(event)}", flush=True)
+        _log(f"SCHEDULED {json.dumps(event)}")
         return {"scheduled": event["time"]}
     return _obey(event, context)
+
+
+def _log(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _obey(event: dict[str, Any], context: Any) -> Any:
@@ -75,7 +81,7 @@ def _answer_http(event: dict[str, Any]) -> Any:
 def _take_messages(records: list[dict[str, Any]]) -> dict[str, Any]:
     failures: list[dict[str, str]] = []
     for record in records:
-        print(f"MESSAGE {json.dumps(record)}", flush=True)
+        _log(f"MESSAGE {json.dumps(record)}")
         if "refuse" in record["body"]:
             failures.append({"itemIdentifier": record["messageId"]})
     return {"batchItemFailures": failures}
