@@ -41,6 +41,16 @@ demo: setup ## run the main job on an ephemeral local stack, told step by step
 up: setup ## run the local stack in the foreground (ephemeral; Ctrl-C stops it)
 	@.venv/bin/evalward-local up --ephemeral --state .local/stack
 
+# Lambda's architecture here is this machine's, so that `evalward-local up --built` can run the result.
+ARCHITECTURE ?= $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
+
+.PHONY: build
+build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (ARCHITECTURE=arm64|x86_64)
+	@$(UV_PYTHON) -m pip --version >/dev/null 2>&1 || { echo "make build needs a python3.13 with pip: put one first on PATH"; exit 1; }
+	@.venv/bin/evalward-local write-requirement-files --uv $(UV) >/dev/null
+	@PATH="$(dir $(UV_PYTHON)):$$PATH" .local/sam/bin/sam build --cached --parallel --parameter-overrides Architecture=$(ARCHITECTURE) >.local/sam-build.log 2>&1 || { cat .local/sam-build.log; exit 1; }
+	@.venv/bin/evalward-local finish-build --python $(UV_PYTHON)
+
 .PHONY: test
 test: setup ## run the tests: unit, integration, contract, e2e
 	@.venv/bin/pytest

@@ -14,7 +14,10 @@ from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.table import Table
 
+from evalward_local import packaging
 from evalward_local.code_locations import BuildMissingError
 from evalward_local.custom_resources import CustomResourceError
 from evalward_local.intrinsics import TemplateError
@@ -74,6 +77,33 @@ def up(
     except _START_ERRORS as error:
         typer.echo(f"cannot start: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+@app.command(hidden=True)
+def write_requirement_files(
+    uv: Annotated[Path, typer.Option(help="The uv program.")],
+    template: Annotated[Path, typer.Option(help="The SAM template.")] = Path("template.yaml"),
+) -> None:
+    """Write the requirements.txt files that `sam build` reads."""
+    for path in packaging.write_requirements(template, uv.resolve()):
+        typer.echo(path)
+
+
+@app.command(hidden=True)
+def finish_build(
+    python: Annotated[str, typer.Option(help="An interpreter of the version Lambda runs.")],
+    template: Annotated[Path, typer.Option(help="The SAM template.")] = Path("template.yaml"),
+) -> None:
+    """Compile what `sam build` made and show its sizes; fails when a function is over Lambda's limit."""
+    packaging.compile_bytecode(template, python)
+    table = Table("function", "own MB", "layers MB", "unzipped MB", "of 250 MB")
+    sizes = packaging.measure_build(template)
+    for size in sizes:
+        megabytes = [f"{count / 1024**2:.1f}" for count in (size.function_bytes, size.layers_bytes, size.total_bytes)]
+        table.add_row(size.function_id, *megabytes, f"{size.total_bytes / packaging.UNZIPPED_LIMIT_BYTES:.0%}")
+    Console().print(table)
+    if any(size.total_bytes > packaging.UNZIPPED_LIMIT_BYTES for size in sizes):
+        raise typer.Exit(1)
 
 
 if importlib.util.find_spec("evalward_local.demo") is not None:

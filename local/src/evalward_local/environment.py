@@ -56,6 +56,7 @@ class Invocation:
     trace_id: str = field(default_factory=lambda: f"Root=1-{int(time.time()):08x}-{uuid.uuid4().hex[:24]};Sampled=0")
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     deadline_milliseconds: int = 0
+    handed_over_at: float = 0.0
     outcome: asyncio.Future[InvocationResult] = field(default_factory=lambda: asyncio.Future[InvocationResult]())
 
     def answer(self, payload: bytes, function_error: str | None = None) -> None:
@@ -174,6 +175,7 @@ class Environment:
                 await self._wait_until_ready(invocation, max(_INIT_LIMIT_SECONDS, timeout))
             if not invocation.outcome.done():
                 invocation.deadline_milliseconds = int((time.time() + timeout) * 1000)
+                invocation.handed_over_at = time.monotonic()
                 self._thaw()
                 self._inbox.put_nowait(invocation)
                 await asyncio.wait([invocation.outcome], timeout=timeout)

@@ -137,10 +137,8 @@ class FunctionPool:
             is_cold = not self._idle
             environment = await self._start() if is_cold else self._idle.pop()
             self._write_log(f"START RequestId: {invocation.request_id} Version: $LATEST")
-            started_at = time.monotonic()
             result = await environment.run(invocation)
-            milliseconds = (time.monotonic() - started_at) * 1000
-            self._write_report(invocation, milliseconds, environment.init_milliseconds if is_cold else 0.0, result)
+            self._write_report(invocation, environment.init_milliseconds if is_cold else 0.0, result)
             return result
         finally:
             if environment is not None:
@@ -161,11 +159,9 @@ class FunctionPool:
         if environment in self._idle:
             self._idle.remove(environment)
 
-    def _write_report(
-        self, invocation: Invocation, milliseconds: float, init_milliseconds: float, result: InvocationResult
-    ) -> None:
-        # The clock ran while a cold environment was loading; Lambda reports that apart.
-        milliseconds = max(milliseconds - init_milliseconds, 0.0)
+    def _write_report(self, invocation: Invocation, init_milliseconds: float, result: InvocationResult) -> None:
+        # From the hand-over: what a cold environment needed to load is reported apart.
+        milliseconds = (time.monotonic() - invocation.handed_over_at) * 1000 if invocation.handed_over_at else 0.0
         memory = self.settings.memory_megabytes
         init = f"\tInit Duration: {init_milliseconds:.2f} ms" if init_milliseconds else ""
         error = (

@@ -25,6 +25,8 @@ class Template:
         The sections of the same name.
     code_folders
         Logical id of a function to the absolute folder of its source.
+    layer_folders
+        Logical id of a layer, as the template has it, to the absolute folder of its source, in the template's order.
     layer_ids
         Logical id of an expanded layer version to the id it has in the template (SAM appends a hash).
     event_names
@@ -36,8 +38,14 @@ class Template:
     conditions: dict[str, Any]
     mappings: dict[str, Any]
     code_folders: dict[str, Path]
+    layer_folders: dict[str, Path]
     layer_ids: dict[str, str]
     event_names: dict[str, str]
+
+    def layers_of(self, function_id: str) -> list[str]:
+        """Return the ids, as the template has them, of the layers a function names in this template, in its order."""
+        layers = self.resources[function_id]["Properties"].get("Layers") or []
+        return [self.layer_ids[layer["Ref"]] for layer in layers if layer.get("Ref") in self.layer_ids]
 
 
 def read_template(path: Path) -> Template:
@@ -90,6 +98,7 @@ def read_template(path: Path) -> Template:
         conditions=expanded.get("Conditions") or {},
         mappings=expanded.get("Mappings") or {},
         code_folders={key: folder for key, folder in code_folders.items() if key not in layers},
+        layer_folders={layer_id: code_folders[layer_id] for layer_id in layers},
         layer_ids={
             expanded_id: layer_id
             for expanded_id, resource in resources.items()
