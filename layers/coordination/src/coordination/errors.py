@@ -182,6 +182,12 @@ class OutcomeUnknownError(ProblemError):
     status, code, title = 503, "outcome_unknown", "It is not known whether the write happened"
 
 
+class TooLittleTimeError(ProblemError):
+    """The invocation ends before the operation could."""
+
+    status, code, title = 503, "too_little_time", "Too little time is left"
+
+
 class StorageUnavailableError(ProblemError):
     """The object store cannot be reached or refused us."""
 

@@ -35,6 +35,9 @@ class IdempotencySettings(Section):
     max_bytes: int = Field(default=64 * MIB, gt=0, description="stored answer bytes per scope")
     max_outcome_bytes: int = Field(default=4 * MIB, gt=0, description="largest answer that is kept")
     retention_seconds: int = Field(default=86_400, gt=0, description="how long a completed outcome is replayed")
+    uncertain_seconds: int = Field(
+        default=6 * 86_400, ge=0, description="how much longer a claim without an outcome blocks its key"
+    )
 
 
 class TransactionSettings(Section):

@@ -11,6 +11,7 @@ from coordination.access import Permission, Principal
 from coordination.clock import Deadline
 from coordination.database import Transaction
 from coordination.environment import Environment
+from coordination.idempotency.remote_write import EffectBoundary
 from coordination.models import QueryModel
 
 type Method = Literal["GET", "POST", "PATCH", "DELETE"]
@@ -74,6 +75,36 @@ class LocalWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteWrite:
+    """Idempotency contract of a write with an effect outside PostgreSQL.
+
+    The claim commits before the effect; rows and outcome commit after it. An error before the effect boundary releases
+    the claim, one after it leaves the write uncertain.
+
+    Attributes
+    ----------
+    act
+        Has the effect: called without a transaction, it crosses the boundary right before the effect; what it returns
+        becomes `Call.prepared` for `handle`, which writes the effect's rows.
+    effect_boundary
+        In words: which step is the first that cannot be taken back.
+    needed_seconds
+        With less of the invocation left, nothing is claimed.
+    reserved_bytes
+        What the answer may take of the scope's bytes.
+    stored_headers, secret_fields
+        As of a local write.
+    """
+
+    act: "Callable[[Call, EffectBoundary], Any]"
+    effect_boundary: str
+    needed_seconds: float
+    reserved_bytes: int
+    stored_headers: frozenset[str] = frozenset({"location", "etag"})
+    secret_fields: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One authenticated, authorized and validated call.
 
@@ -92,7 +123,7 @@ class Call:
     query, body
         Validated models; `content` holds a raw upload's bytes instead of a body.
     prepared
-        What the operation's `prepare` made.
+        What the operation's `prepare` made, or what the `act` of a remote write returned.
     """
 
     environment: Environment
@@ -143,6 +174,8 @@ class Operation:
         What to do with a larger one.
     responses
         Status -> model of the documented successes (None: no JSON body).
+    audited_as
+        Outcome that its audit event names.
     error_statuses
         Errors that it may answer beside those that follow from the rest of its declaration.
     idempotency
@@ -165,8 +198,9 @@ class Operation:
     max_content_bytes: int = 0
     too_large_advice: str = ""
     responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
+    audited_as: Literal["allowed", "reconciled"] = "allowed"
     error_statuses: frozenset[int] = frozenset()
-    idempotency: LocalWrite | None = None
+    idempotency: LocalWrite | RemoteWrite | None = None
     prepare: Callable[[Call], Any] | None = None
 
     def __post_init__(self) -> None:

@@ -19,3 +19,81 @@ SELECT coordination.store_outcome(
     %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(operation)s::text, %(fingerprint)s::bytea,
     %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
     %(max_records)s::integer, %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS records_left;
+
+-- name: count_records
+-- Live records of a scope, for the capacity header. No lock.
+SELECT count(*) AS records FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND expires_at > clock_timestamp();
+
+-- name: claim_remote_write
+-- Claim a key before a remote effect. owner_ms: milliseconds until the owner's deadline; retention_seconds: how long an
+-- uncertain claim blocks its key; max_bytes, reserved_bytes: bytes. Raises EW101, EW102, EW103.
+-- Lock: try-lock on the key, then the scope's lock, until the commit that follows at once.
+SELECT coordination.claim_remote_write(
+    %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(operation)s::text, %(fingerprint)s::bytea,
+    %(token)s::uuid, %(owner_ms)s::bigint, make_interval(secs => %(retention_seconds)s::integer),
+    %(max_records)s::integer, %(max_bytes)s::bigint, %(reserved_bytes)s::bigint) AS records_left;
+
+-- name: read_claim
+-- Whether a claim of this owner is there, after a lost answer. No lock.
+SELECT state FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND key_sha256 = %(key_sha256)s::bytea
+  AND owner_token = %(token)s::uuid;
+
+-- name: complete_remote_write
+-- Complete a claim in the transaction that writes the effect's rows; false when it is not this owner's any more.
+-- retention_seconds: how long the outcome is replayed. Lock: the scope's.
+SELECT coordination.complete_remote_write(
+    %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(token)s::uuid, %(status)s::integer,
+    %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
+    %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS completed;
+
+-- name: release_claim
+-- Give a claim back whose effect has not begun; nothing for another token. Lock: the row.
+DELETE FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND key_sha256 = %(key_sha256)s::bytea
+  AND state = 'claimed' AND owner_token = %(token)s::uuid;
+
+-- name: list_claims
+-- Claims without an outcome, oldest first. principal: whose; after_*: position of the page before, or NULL. No lock.
+SELECT id, principal, operation, claimed_at, deadline_at, expires_at, deadline_at <= clock_timestamp() AS is_uncertain,
+       encode(substring(key_sha256 FROM 1 FOR 6), 'hex') AS key_prefix
+FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND state = 'claimed' AND principal = %(principal)s::text
+  AND expires_at > clock_timestamp()
+  AND (%(after_claimed_at)s::timestamptz IS NULL
+       OR (claimed_at, id) > (%(after_claimed_at)s::timestamptz, %(after_id)s::uuid))
+ORDER BY claimed_at, id
+LIMIT %(limit)s::integer;
+
+-- name: lock_claim
+-- One claim of any principal, kept as it is until the transaction ends. Lock: the row.
+SELECT id, principal, operation, claimed_at, state, deadline_at <= clock_timestamp() AS is_uncertain
+FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND expires_at > clock_timestamp()
+FOR UPDATE;
+
+-- name: resolve_as_happened
+-- An uncertain claim becomes a tombstone: its effect is never repeated under this key. Lock: the row.
+UPDATE coordination.idempotency_records
+SET state = 'tombstone', completed_at = clock_timestamp(), stored_bytes = 0
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'claimed' AND deadline_at <= clock_timestamp()
+RETURNING id;
+
+-- name: resolve_as_not_happened
+-- An uncertain claim is released: a retry runs. Lock: the row.
+DELETE FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'claimed' AND deadline_at <= clock_timestamp()
+RETURNING id;
+
+-- name: list_scopes
+-- Scopes in order, for the hourly pass. after_*: the last one of the page before, or NULL. No lock.
+SELECT tenant_id, principal FROM coordination.idempotency_scopes
+WHERE %(after_tenant)s::text IS NULL
+   OR (tenant_id, principal) > (%(after_tenant)s::text, %(after_principal)s::text)
+ORDER BY tenant_id, principal
+LIMIT %(limit)s::integer;
+
+-- name: prune_scope
+-- Delete what has expired in one scope. Lock: the scope's, until the commit that follows at once.
+SELECT coordination.prune_scope(%(tenant)s::text, %(principal)s::text) AS pruned;

@@ -1,0 +1,123 @@
+"""The path of a write: keyed or not, local or remote, always audited in the transaction that writes it."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+from coordination.database import INSTALLATION, Transaction
+from coordination.http.authentication import Opening, audit_event
+from coordination.http.operation import Answer, Call, LocalWrite, Operation, RemoteWrite
+from coordination.http.responses import HttpResponse, encode_answer, encode_replay
+from coordination.idempotency.fingerprint import fingerprint_request
+from coordination.idempotency.local_write import perform_local_write
+from coordination.idempotency.records import KeyedWrite, Performed, StoredAnswer, replay
+from coordination.idempotency.remote_write import EffectBoundary, perform_remote_write
+from coordination.queries import load_queries
+
+_QUERIES = load_queries("access")
+
+
+def perform_write(
+    operation: Operation, contract: LocalWrite | RemoteWrite, call: Call, opening: Opening
+) -> HttpResponse:
+    """Run a write, or answer it from its stored outcome.
+
+    Raises
+    ------
+    ProblemError
+        As the operation and its mode raise.
+    """
+    write = _keyed_write(operation, call, opening)
+    if write is not None and opening.record is not None:
+        return encode_replay(replay(opening.record, write.fingerprint, claims_path(call)))
+    if operation.prepare is not None:
+        call = replace(call, prepared=operation.prepare(call))
+    if isinstance(contract, RemoteWrite):
+        outcome = _perform_remote(operation, contract, call, write)
+    else:
+        outcome = _perform_local(operation, contract, call, write)
+    return encode_replay(outcome) if isinstance(outcome, StoredAnswer) else encode_answer(outcome.result)
+
+
+def claims_path(call: Call) -> str:
+    """Return where the claims of the call's scope are listed and resolved."""
+    project = call.path.get("project")
+    return f"/v1/projects/{project}/idempotency-claims" if project else "/v1/idempotency-claims"
+
+
+def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWrite | None:
+    if opening.key_sha256 is None:
+        return None
+    return KeyedWrite(
+        tenant=_tenant(call),
+        principal=call.principal.id,
+        key_sha256=opening.key_sha256,
+        operation=operation.id,
+        fingerprint=fingerprint_request(
+            operation.id,
+            call.path,
+            call.query.model_dump(mode="json"),
+            call.body.model_dump(mode="json") if call.body is not None else None,
+            hashlib.sha256(call.content).hexdigest() if operation.max_content_bytes else None,
+        ),
+    )
+
+
+def _perform_local(
+    operation: Operation, contract: LocalWrite, call: Call, write: KeyedWrite | None
+) -> Performed[Answer] | StoredAnswer:
+    database = call.environment.database
+
+    def effect(transaction: Transaction) -> tuple[Answer, StoredAnswer]:
+        return _record(operation, contract, call, transaction)
+
+    if write is None:
+        with database.transaction(_tenant(call)) as transaction:
+            answer, _ = effect(transaction)
+        return Performed(answer)
+    return perform_local_write(database, write, call.environment.settings.idempotency, claims_path(call), effect)
+
+
+def _perform_remote(
+    operation: Operation, contract: RemoteWrite, call: Call, write: KeyedWrite | None
+) -> Performed[Answer] | StoredAnswer:
+    database = call.environment.database
+
+    def act(boundary: EffectBoundary) -> Any:
+        return contract.act(call, boundary)
+
+    def record(transaction: Transaction, effect: Any) -> tuple[Answer, StoredAnswer]:
+        return _record(operation, contract, replace(call, prepared=effect), transaction)
+
+    if write is None:
+        effect = act(EffectBoundary())
+        with database.transaction(_tenant(call)) as transaction:
+            answer, _ = record(transaction, effect)
+        return Performed(answer)
+    return perform_remote_write(
+        database,
+        write,
+        call.environment.settings.idempotency,
+        claims_path(call),
+        call.deadline,
+        needed_seconds=contract.needed_seconds,
+        reserved_bytes=contract.reserved_bytes,
+        act=act,
+        record=record,
+    )
+
+
+def _record(
+    operation: Operation, contract: LocalWrite | RemoteWrite, call: Call, transaction: Transaction
+) -> tuple[Answer, StoredAnswer]:
+    """Write the effect's rows and the audit event; return the answer, and the answer as it may be stored."""
+    answer = operation.handle(call, transaction)
+    event = audit_event(operation, call.principal, call.path.get("project"), call.request_id, operation.audited_as)
+    transaction.submit(_QUERIES["insert_audit_event"], event)
+    headers = {name: value for name, value in answer.headers.items() if name in contract.stored_headers}
+    headers["content-type"] = answer.content_type
+    return answer, StoredAnswer(answer.status, headers, answer.encode_body(contract.secret_fields))
+
+
+def _tenant(call: Call) -> str:
+    return call.path.get("project", INSTALLATION)

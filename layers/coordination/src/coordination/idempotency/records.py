@@ -1,0 +1,207 @@
+"""What local and remote writes have in common: the key's record, and answering from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import Cursor
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from coordination.clock import format_instant
+from coordination.database import Database, Transaction
+from coordination.errors import (
+    IdempotencyCapacityError,
+    IdempotencyInProgressError,
+    IdempotencyKeyReusedError,
+    IdempotencyUncertainError,
+    OutcomeNotStoredError,
+)
+from coordination.queries import load_queries
+from coordination.settings import IdempotencySettings
+
+QUERIES = load_queries("idempotency")
+
+# SQLSTATEs that the routines raise.
+_KEY_IS_HELD = "EW101"
+_RECORD_EXISTS = "EW102"
+_SCOPE_IS_FULL = "EW103"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer as it is stored: no secret in it.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    headers
+        Allow-listed headers, lower-case names.
+    body
+        The body's bytes.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedWrite:
+    """A write under a key.
+
+    Attributes
+    ----------
+    tenant, principal
+        The scope: project id or `-`, and `key:<id>`.
+    key_sha256
+        SHA-256 of the key.
+    operation
+        The operation's constant name.
+    fingerprint
+        SHA-256 of the request as it was understood.
+    """
+
+    tenant: str
+    principal: str
+    key_sha256: bytes
+    operation: str
+    fingerprint: bytes
+
+    @property
+    def row_key(self) -> dict[str, Any]:
+        """Parameters that find the record."""
+        return {"tenant": self.tenant, "principal": self.principal, "key_sha256": self.key_sha256}
+
+
+@dataclass(frozen=True, slots=True)
+class Performed[Result]:
+    """A write that ran now.
+
+    Attributes
+    ----------
+    result
+        What it returned.
+    """
+
+    result: Result
+
+
+def submit_read_outcome(
+    transaction: Transaction, tenant: str, principal: str, key_sha256: bytes
+) -> tuple[Cursor[DictRow], Cursor[DictRow]]:
+    """Ask, without waiting, for the live record of a key and for how many records its scope holds."""
+    params = {"tenant": tenant, "principal": principal, "key_sha256": key_sha256}
+    return transaction.submit(QUERIES["read_outcome"], params), transaction.submit(QUERIES["count_records"], params)
+
+
+def read_outcome(database: Database, write: KeyedWrite) -> DictRow | None:
+    """Return the live record of a key, or None, in a transaction of its own."""
+    with database.transaction(write.tenant) as transaction:
+        return transaction.fetch_one(QUERIES["read_outcome"], write.row_key)
+
+
+def replay(record: Mapping[str, Any], fingerprint: bytes, claims_path: str) -> StoredAnswer:
+    """Answer from a live record. The fingerprint is compared before the state is looked at.
+
+    Parameters
+    ----------
+    record
+        As `read_outcome` returns it.
+    fingerprint
+        Of the request that asks now.
+    claims_path
+        Where an uncertain claim is resolved.
+
+    Raises
+    ------
+    IdempotencyKeyReusedError
+        The key was used for another request.
+    IdempotencyInProgressError, IdempotencyUncertainError
+        A claim without an outcome, its owner's deadline not passed, or passed.
+    OutcomeNotStoredError
+        The write happened; its answer was too large to keep, or someone resolved it as happened.
+    """
+    if bytes(record["fingerprint"]) != fingerprint:
+        raise IdempotencyKeyReusedError(
+            "This Idempotency-Key was used for another request. Repeat that request unchanged, or use a new key.",
+            extra={"operation": record["operation"]},
+        )
+    if record["state"] == "tombstone":
+        raise OutcomeNotStoredError(
+            "The write took effect; its answer was not kept and cannot be repeated. Read the resource instead."
+        )
+    if record["state"] == "claimed":
+        if record["deadline_seconds"] > 0:
+            raise IdempotencyInProgressError(
+                "The same write is being worked on.", retry_after_seconds=int(record["deadline_seconds"])
+            )
+        raise IdempotencyUncertainError(
+            "The write was begun and its outcome is not known: it is not repeated by itself. Find out whether it "
+            f"happened, then POST {claims_path}/{record['id']}/resolve. Do not use a new key to find out.",
+            extra={
+                "operation": record["operation"],
+                "claimed_at": format_instant(record["claimed_at"]),
+                "claim": str(record["id"]),
+                "reconcile": f"{claims_path}/{record['id']}/resolve",
+            },
+        )
+    return StoredAnswer(record["status"], record["headers"], bytes(record["body"]))
+
+
+def answer_refused_claim(
+    database: Database, write: KeyedWrite, settings: IdempotencySettings, claims_path: str, error: psycopg.Error
+) -> StoredAnswer | None:
+    """Answer for a claim that a routine refused.
+
+    Returns
+    -------
+    StoredAnswer or None
+        The stored answer when another call has completed the same write; None when the error is another one.
+
+    Raises
+    ------
+    IdempotencyInProgressError
+        Another call holds the key.
+    IdempotencyCapacityError
+        The scope is at one of its caps.
+    IdempotencyKeyReusedError, IdempotencyUncertainError, OutcomeNotStoredError
+        As `replay`.
+    """
+    in_progress = IdempotencyInProgressError(
+        "The same write is being worked on by another call.", retry_after_seconds=1
+    )
+    if error.sqlstate == _KEY_IS_HELD:
+        raise in_progress from error
+    if error.sqlstate == _SCOPE_IS_FULL:
+        raise IdempotencyCapacityError(
+            f"This key's scope holds as many idempotency records ({settings.max_records}) or bytes "
+            f"({settings.max_bytes}) as it may. Wait until the oldest expires, resolve uncertain claims, or write "
+            "without an Idempotency-Key.",
+            retry_after_seconds=int(error.diag.message_detail or 1),
+        ) from error
+    if error.sqlstate != _RECORD_EXISTS:
+        return None
+    record = read_outcome(database, write)
+    if record is None:
+        # It expired between the two looks.
+        raise in_progress from error
+    return replay(record, write.fingerprint, claims_path)
+
+
+def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: StoredAnswer) -> dict[str, Any]:
+    """Return the parameters that store an outcome."""
+    return {
+        **write.row_key,
+        "operation": write.operation,
+        "fingerprint": write.fingerprint,
+        "status": answer.status,
+        "headers": Jsonb(dict(answer.headers)),
+        "body": answer.body,
+        "retention_seconds": settings.retention_seconds,
+        "max_records": settings.max_records,
+        "max_bytes": settings.max_bytes,
+        "max_outcome_bytes": settings.max_outcome_bytes,
+    }

@@ -1,0 +1,225 @@
+"""A write with an effect outside PostgreSQL: claim, effect, then the effect's rows and the outcome together."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from aws_lambda_powertools import Logger
+
+from coordination.clock import Deadline
+from coordination.database import Database, Transaction
+from coordination.errors import DatabaseUnavailableError, OutcomeUnknownError, TooLittleTimeError
+from coordination.idempotency.records import (
+    QUERIES,
+    KeyedWrite,
+    Performed,
+    StoredAnswer,
+    answer_refused_claim,
+    outcome_params,
+)
+from coordination.settings import IdempotencySettings
+
+logger = Logger(child=True)
+
+_UNKNOWN = (
+    "The write was begun and its outcome is not known. Repeat it with the same Idempotency-Key to see what is known; "
+    "do not use a new key to find out."
+)
+
+
+@dataclass(slots=True)
+class EffectBoundary:
+    """The moment after which an error no longer means that nothing happened.
+
+    Attributes
+    ----------
+    is_crossed
+        Whether the remote effect may have begun.
+    """
+
+    is_crossed: bool = field(default=False)
+
+    def cross(self) -> None:
+        """Say that the next step may have an effect that cannot be taken back. Call it right before that step."""
+        self.is_crossed = True
+
+
+class ClaimLostError(Exception):
+    """The claim is not this owner's any more: it was resolved while the effect ran."""
+
+
+def perform_remote_write[Effect, Result](
+    database: Database,
+    write: KeyedWrite,
+    settings: IdempotencySettings,
+    claims_path: str,
+    deadline: Deadline,
+    *,
+    needed_seconds: float,
+    reserved_bytes: int,
+    act: Callable[[EffectBoundary], Effect],
+    record: Callable[[Transaction, Effect], tuple[Result, StoredAnswer]],
+) -> Performed[Result] | StoredAnswer:
+    """Run a keyed write with a remote effect at most once.
+
+    The claim commits first, with this owner's token and deadline (on the database's clock). An error before the effect
+    boundary releases it; after the boundary the claim stays and becomes uncertain: it is never re-executed by itself.
+    Rows and outcome commit in one transaction, which is tried once more on a new connection when the first was lost.
+
+    Parameters
+    ----------
+    database
+        The environment's connection.
+    write
+        The key, its scope and its fingerprint.
+    settings
+        Caps and retention.
+    claims_path
+        Where claims are resolved, for the error text.
+    deadline
+        When this invocation ends.
+    needed_seconds
+        What the operation needs; with less time left nothing is claimed.
+    reserved_bytes
+        What its answer may take of the scope's bytes.
+    act
+        Has the effect; crosses the boundary right before it.
+    record
+        Writes the effect's rows in the given transaction; returns the result and the answer to store.
+
+    Returns
+    -------
+    Performed or StoredAnswer
+        The result, or the stored answer when another call had completed first.
+
+    Raises
+    ------
+    TooLittleTimeError
+        The invocation ends too soon; no claim was made.
+    IdempotencyInProgressError, IdempotencyCapacityError, IdempotencyKeyReusedError, IdempotencyUncertainError
+        No claim was made.
+    OutcomeUnknownError
+        Something failed after the boundary.
+    """
+    if deadline.remaining_seconds() < needed_seconds:
+        raise TooLittleTimeError(
+            f"The operation needs {needed_seconds:.0f} s and the invocation has less left; nothing was done. Try again.",
+            retry_after_seconds=1,
+        )
+    token = uuid.uuid4()
+    stored = _claim(database, write, settings, claims_path, deadline, token, reserved_bytes)
+    if stored is not None:
+        return stored
+    boundary = EffectBoundary()
+    try:
+        effect = act(boundary)
+    except BaseException as error:
+        if boundary.is_crossed:
+            logger.exception("error after the effect boundary; the claim stays", extra={"operation": write.operation})
+            raise OutcomeUnknownError(_UNKNOWN) from error
+        _release(database, write, token)
+        raise
+    # The effect has happened, whether or not it said so.
+    return Performed(_complete(database, write, settings, token, effect, record))
+
+
+def _claim(
+    database: Database,
+    write: KeyedWrite,
+    settings: IdempotencySettings,
+    claims_path: str,
+    deadline: Deadline,
+    token: uuid.UUID,
+    reserved_bytes: int,
+) -> StoredAnswer | None:
+    """Claim the key; return the stored answer when it cannot be claimed because the write has completed."""
+    params: dict[str, Any] = {
+        **write.row_key,
+        "operation": write.operation,
+        "fingerprint": write.fingerprint,
+        "token": token,
+        "owner_ms": int(deadline.remaining_seconds() * 1000),
+        "retention_seconds": settings.retention_seconds + settings.uncertain_seconds,
+        "max_records": settings.max_records,
+        "max_bytes": settings.max_bytes,
+        "reserved_bytes": reserved_bytes,
+    }
+    try:
+        with database.transaction(write.tenant) as transaction:
+            transaction.submit(QUERIES["claim_remote_write"], params)
+    except OutcomeUnknownError:
+        # The commit's answer was lost: the token tells whether the claim is ours. If not, nothing was claimed.
+        if _read_claim(database, write, token) is None:
+            raise DatabaseUnavailableError(
+                "The connection was lost; nothing was done. Try again.", retry_after_seconds=1
+            ) from None
+    except psycopg.Error as error:
+        stored = answer_refused_claim(database, write, settings, claims_path, error)
+        if stored is None:
+            raise
+        return stored
+    return None
+
+
+def _release(database: Database, write: KeyedWrite, token: uuid.UUID) -> None:
+    try:
+        with database.transaction(write.tenant) as transaction:
+            transaction.submit(QUERIES["release_claim"], write.row_key | {"token": token})
+    except (DatabaseUnavailableError, OutcomeUnknownError):
+        # The claim stays until its deadline and is uncertain then: a person resolves what nothing had happened for.
+        logger.warning("claim not released", extra={"operation": write.operation})
+
+
+def _complete[Effect, Result](
+    database: Database,
+    write: KeyedWrite,
+    settings: IdempotencySettings,
+    token: uuid.UUID,
+    effect: Effect,
+    record: Callable[[Transaction, Effect], tuple[Result, StoredAnswer]],
+) -> Result:
+    """Write rows and outcome; once more on a new connection when the first was lost before it committed."""
+    try:
+        try:
+            return _record(database, write, settings, token, effect, record)
+        except DatabaseUnavailableError:
+            logger.warning("completing once more on a new connection", extra={"operation": write.operation})
+            return _record(database, write, settings, token, effect, record)
+    except Exception as error:
+        logger.exception("the outcome was not stored; the claim stays", extra={"operation": write.operation})
+        raise OutcomeUnknownError(_UNKNOWN) from error
+
+
+def _record[Effect, Result](
+    database: Database,
+    write: KeyedWrite,
+    settings: IdempotencySettings,
+    token: uuid.UUID,
+    effect: Effect,
+    record: Callable[[Transaction, Effect], tuple[Result, StoredAnswer]],
+) -> Result:
+    results: list[Result] = []
+    try:
+        with database.transaction(write.tenant) as transaction:
+            result, answer = record(transaction, effect)
+            results.append(result)
+            params = outcome_params(write, settings, answer) | {"token": token}
+            row = transaction.fetch_one(QUERIES["complete_remote_write"], params)
+            if row is None or not row["completed"]:
+                raise ClaimLostError(write.operation)
+    except OutcomeUnknownError as error:
+        # The token stays in a completed record: it tells whether the commit whose answer was lost had happened.
+        state = _read_claim(database, write, token)
+        if state == "claimed":
+            raise DatabaseUnavailableError("The commit did not happen.") from error
+        if state is None:
+            raise
+    return results[0]
+
+
+def _read_claim(database: Database, write: KeyedWrite, token: uuid.UUID) -> str | None:
+    with database.transaction(write.tenant) as transaction:
+        row = transaction.fetch_one(QUERIES["read_claim"], write.row_key | {"token": token})
+    return row["state"] if row else None

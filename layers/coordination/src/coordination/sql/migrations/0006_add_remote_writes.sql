@@ -1,0 +1,117 @@
+-- Keyed writes whose effects lie outside the database: claim, complete, release, resolve, and the pruning of scopes.
+SET LOCAL lock_timeout = '5s';
+
+-- Claims a key before a remote effect, in a transaction of its own: prunes the scope, counts it under its lock, inserts
+-- the claim with its owner's token and deadline, and reserves the bytes that its answer may take.
+-- Raises EW101 when another call is about to claim or write the key, EW102 when a live record exists, EW103 at a cap
+-- (DETAIL: whole seconds until the scope's next expiry). Returns the records left in the scope.
+CREATE FUNCTION coordination.claim_remote_write(
+    scope_tenant text, scope_principal text, key_digest bytea, operation_id text, request_fingerprint bytea,
+    token uuid, owner_ms bigint, retention interval, max_records integer, max_bytes bigint, reserved_bytes bigint)
+    RETURNS integer
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    decided_at timestamptz;
+    live_records integer;
+    live_bytes bigint;
+BEGIN
+    PERFORM coordination.claim_local_write(scope_tenant, scope_principal, key_digest);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    decided_at := clock_timestamp();
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
+    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
+    IF live_records >= max_records OR live_bytes + reserved_bytes > max_bytes THEN
+        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
+            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
+            FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    END IF;
+    INSERT INTO coordination.idempotency_records (
+        tenant_id, principal, key_sha256, operation, fingerprint, state, owner_token, claimed_at, deadline_at,
+        expires_at, stored_bytes)
+    VALUES (
+        scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint, 'claimed', token, decided_at,
+        decided_at + make_interval(secs => owner_ms / 1000.0), decided_at + retention, reserved_bytes);
+    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
+    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    RETURN max_records - live_records - 1;
+END
+$$;
+
+-- Completes a claim of this owner with its outcome; an outcome that is too large becomes a tombstone. Changes no row
+-- for another token, or when the claim was resolved meanwhile. Returns whether it completed one.
+CREATE FUNCTION coordination.complete_remote_write(
+    scope_tenant text, scope_principal text, key_digest bytea, token uuid, outcome_status integer,
+    outcome_headers jsonb, outcome_body bytea, retention interval, max_bytes bigint, max_outcome_bytes bigint)
+    RETURNS boolean
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    other_bytes bigint;
+    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    is_kept boolean;
+    completed timestamptz;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    SELECT coalesce(sum(r.stored_bytes), 0) INTO other_bytes
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 <> key_digest;
+    is_kept := outcome_bytes <= max_outcome_bytes AND other_bytes + outcome_bytes <= max_bytes;
+    completed := clock_timestamp();
+    UPDATE coordination.idempotency_records r
+    SET state = CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, completed_at = completed,
+        expires_at = completed + retention, status = outcome_status,
+        headers = CASE WHEN is_kept THEN outcome_headers END, body = CASE WHEN is_kept THEN outcome_body END,
+        stored_bytes = CASE WHEN is_kept THEN outcome_bytes ELSE 0 END
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
+      AND r.state = 'claimed' AND r.owner_token = token;
+    RETURN FOUND;
+END
+$$;
+
+-- Deletes what has expired in one scope, under its lock, and the scope itself when nothing is left in it.
+-- Returns how many records were deleted.
+CREATE FUNCTION coordination.prune_scope(scope_tenant text, scope_principal text)
+    RETURNS integer
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    pruned integer;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= clock_timestamp();
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    DELETE FROM coordination.idempotency_scopes s
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal AND NOT EXISTS (
+        SELECT 1 FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    RETURN pruned;
+END
+$$;
+
+CREATE INDEX idempotency_records_claimed ON coordination.idempotency_records (tenant_id, claimed_at, id)
+    WHERE state = 'claimed';
+
+REVOKE ALL ON FUNCTION coordination.claim_remote_write(
+    text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.complete_remote_write(
+    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
+    text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
+    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
