@@ -94,7 +94,8 @@ def finish_build(
     python: Annotated[str, typer.Option(help="An interpreter of the version Lambda runs.")],
     template: Annotated[Path, typer.Option(help="The SAM template.")] = Path("template.yaml"),
 ) -> None:
-    """Compile what `sam build` made and show its sizes; fails when a function is over Lambda's limit."""
+    """Trim and compile what `sam build` made and show its sizes; fails when a function is over Lambda's limit."""
+    packaging.trim_build(template)
     packaging.compile_bytecode(template, python)
     table = Table("function", "own MB", "layers MB", "unzipped MB", "of 250 MB")
     sizes = packaging.measure_build(template)

@@ -11,6 +11,25 @@ from pathlib import Path
 from evalward_local.template import Template, read_template
 
 UNZIPPED_LIMIT_BYTES = 250 * 1024 * 1024
+# What the wheels carry and no function needs: tests, C headers and sources, and the parts of Arrow for other stores and
+# wire protocols. Its main library links compute, acero, dataset, parquet and substrait: those stay.
+_DISPENSABLE = (
+    "mpmath/tests",
+    "pyarrow/**/*.pxd",
+    "pyarrow/**/*.pxi",
+    "pyarrow/**/*.pyx",
+    "pyarrow/_flight.*",
+    "pyarrow/_gcsfs.*",
+    "pyarrow/_s3fs.*",
+    "pyarrow/include",
+    "pyarrow/libarrow_flight.so*",
+    # Copies of libarrow_python.so.NNNN: a zip file, and so a wheel, has no links.
+    "pyarrow/libarrow_python.so",
+    "pyarrow/libarrow_python.so.*.*",
+    "pyarrow/libarrow_s3.so*",
+    "pyarrow/src",
+    "pyarrow/tests",
+)
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 
 
@@ -77,6 +96,26 @@ def write_requirements(template_path: Path, uv: Path) -> list[Path]:
         text = _export(project, uv, _package_name(folder), prune=[], leave_out=brought)
         written.append(_write(folder / "requirements.txt", text))
     return written
+
+
+def trim_build(template_path: Path) -> None:
+    """Delete what the packages brought along and no function needs.
+
+    Parameters
+    ----------
+    template_path
+        The SAM template whose build it is.
+    """
+    template = read_template(template_path)
+    build = template_path.resolve().parent / ".aws-sam" / "build"
+    roots = [build / name for name in template.code_folders] + [
+        build / name / "python" for name in template.layer_folders
+    ]
+    for path in [path for root in roots for pattern in _DISPENSABLE for path in root.glob(pattern)]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def compile_bytecode(template_path: Path, python: str) -> None:

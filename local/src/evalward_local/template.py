@@ -121,7 +121,10 @@ def _expand(document: dict[str, Any], path: Path) -> dict[str, Any]:
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
     translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
     try:
-        return translator.translate(document, {})
+        expanded: dict[str, Any] = translator.translate(document, {})
     except InvalidDocumentException as error:
         reasons = "; ".join(str(cause.message) for cause in error.causes)
         raise TemplateError(f"{path}: {reasons}") from error
+    # To nobody: it complains at the end of the program otherwise.
+    translator.metrics.publish()
+    return expanded

@@ -1,0 +1,208 @@
+"""The template holds what the deployment relies on: limits, permissions, secrets, one entry per function."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evalward_local.resources import Schedule
+from evalward_local.schedule_expressions import parse_schedule_expression
+from evalward_local.template import Template, read_template
+
+PROJECT = Path(__file__).resolve().parents[2]
+TEMPLATE = read_template(PROJECT / "template.yaml")
+FUNCTIONS = sorted(TEMPLATE.code_folders)
+FOURTEEN_DAYS = 14 * 24 * 3600
+
+
+def resources_of(kind: str, template: Template = TEMPLATE) -> dict[str, dict[str, Any]]:
+    return {
+        logical_id: resource.get("Properties", {})
+        for logical_id, resource in template.resources.items()
+        if resource["Type"] == kind
+    }
+
+
+def properties_of(logical_id: str) -> dict[str, Any]:
+    return TEMPLATE.resources[logical_id]["Properties"]
+
+
+def variables_of(function_id: str) -> dict[str, Any]:
+    return properties_of(function_id)["Environment"]["Variables"]
+
+
+def statements_of(function_id: str) -> list[dict[str, Any]]:
+    """Return the statements of our own policies in the role that SAM makes for a function."""
+    policies = properties_of(f"{function_id}Role").get("Policies", [])
+    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_every_function_folder_has_an_entry_and_every_entry_a_folder() -> None:
+    folders = {path.parent for path in (PROJECT / "functions").glob("*/pyproject.toml")}
+    assert set(TEMPLATE.code_folders.values()) == folders
+
+
+def test_every_layer_folder_has_an_entry() -> None:
+    folders = {path.parent / "src" for path in (PROJECT / "layers").glob("*/pyproject.toml")}
+    assert set(TEMPLATE.layer_folders.values()) == folders
+
+
+@pytest.mark.parametrize("function_id", FUNCTIONS)
+def test_a_function_is_complete(function_id: str) -> None:
+    function = properties_of(function_id)
+    folder = TEMPLATE.code_folders[function_id].name
+    assert function["Handler"] == f"{folder}.handler.lambda_handler"
+    assert function["Runtime"] == "python3.13"
+    assert function["Timeout"] > 0
+    assert function["Description"]
+    assert TEMPLATE.layers_of(function_id) == ["CoordinationLayer", "RecordsLayer"]
+    log_group = properties_of(function["LoggingConfig"]["LogGroup"]["Ref"])
+    assert log_group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+
+
+@pytest.mark.parametrize("function_id", FUNCTIONS)
+def test_a_function_has_an_alarm_on_its_errors(function_id: str) -> None:
+    dimension = {"Name": "FunctionName", "Value": {"Ref": function_id}}
+    alarms = [alarm for alarm in resources_of("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == "Errors"]
+    assert any(alarm["Dimensions"] == [dimension] for alarm in alarms)
+
+
+@pytest.mark.parametrize("function_id", FUNCTIONS)
+def test_a_function_may_do_named_things_to_named_resources_only(function_id: str) -> None:
+    statements = statements_of(function_id)
+    assert statements
+    for statement in statements:
+        assert statement["Effect"] == "Allow"
+        actions = as_list(statement["Action"])
+        assert actions
+        assert not [action for action in actions if "*" in action]
+        for resource in as_list(statement["Resource"]):
+            # A key prefix may end in a star; what it is a prefix of may not be one.
+            text = resource.get("Fn::Sub", "") if isinstance(resource, dict) else resource
+            assert not text.startswith("*")
+            assert "arn:aws:s3:::*" not in text
+            assert resource != "*"
+
+
+def test_nobody_but_the_migration_reads_the_admin_and_owner_secrets() -> None:
+    guarded = ("DatabaseAdminSecretArn", "OwnerSecret")
+    for function_id in FUNCTIONS:
+        mentions = str(statements_of(function_id)) + str(variables_of(function_id))
+        readable = [name for name in guarded if f"'{name}'" in mentions]
+        assert bool(readable) == (function_id == "SchemaMigrationFunction"), (function_id, readable)
+
+
+def test_the_migration_gets_its_own_settings_only() -> None:
+    assert set(variables_of("SchemaMigrationFunction")) == {
+        "EVALWARD_MIGRATION__ADMIN_KEY_SECRET_ARN",
+        "EVALWARD_MIGRATION__ADMIN_SECRET_ARN",
+        "EVALWARD_MIGRATION__APP_SECRET_ARN",
+        "EVALWARD_MIGRATION__OWNER_SECRET_ARN",
+        "POWERTOOLS_LOG_LEVEL",
+        "POWERTOOLS_SERVICE_NAME",
+    }
+
+
+@pytest.mark.parametrize("function_id", [name for name in FUNCTIONS if name != "SchemaMigrationFunction"])
+def test_a_function_gets_its_settings_and_waits_for_the_migration(function_id: str) -> None:
+    assert {
+        "EVALWARD_DATABASE_SECRET_ARN",
+        "EVALWARD_IDEMPOTENCY__MAX_BYTES",
+        "EVALWARD_IDEMPOTENCY__MAX_RECORDS",
+        "EVALWARD_QUEUES__CONVERSION_URL",
+        "EVALWARD_QUEUES__EVALUATION_URL",
+        "EVALWARD_STORAGE__BUCKET",
+    } <= set(variables_of(function_id))
+    assert variables_of(function_id)["EVALWARD_DATABASE_SECRET_ARN"] == {"Ref": "AppSecret"}
+    assert TEMPLATE.resources[function_id]["DependsOn"] == "DatabaseMigration"
+
+
+def test_only_the_migration_writes_a_secret() -> None:
+    for function_id in FUNCTIONS:
+        writes = "secretsmanager:PutSecretValue" in str(statements_of(function_id))
+        assert writes == (function_id == "SchemaMigrationFunction")
+
+
+def test_a_new_layer_runs_the_migration_again() -> None:
+    migration = properties_of("DatabaseMigration")
+    assert migration["ServiceToken"] == {"Fn::GetAtt": ["SchemaMigrationFunction", "Arn"]}
+    assert TEMPLATE.layer_ids[migration["Layer"]["Ref"]] == "CoordinationLayer"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "queue", "maximum_concurrency"),
+    [
+        ("DatasetConversionFunctionIncoming", "IncomingQueue", 2),
+        ("RunEvaluationFunctionEvaluation", "EvaluationQueue", {"Ref": "EvaluationMaximumConcurrency"}),
+    ],
+)
+def test_an_event_source_has_its_limits(mapping: str, queue: str, maximum_concurrency: Any) -> None:
+    source = properties_of(mapping)
+    assert source["EventSourceArn"] == {"Fn::GetAtt": [queue, "Arn"]}
+    assert source["BatchSize"] == 1
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert source["ScalingConfig"] == {"MaximumConcurrency": maximum_concurrency}
+    assert properties_of(source["FunctionName"]["Ref"])["Timeout"] == 120
+    assert TEMPLATE.parameters["EvaluationMaximumConcurrency"]["Default"] == 10
+
+
+@pytest.mark.parametrize("name", ["Incoming", "Evaluation"])
+def test_a_queue_has_its_limits_and_a_watched_dead_letter_queue(name: str) -> None:
+    queue, dead_letter_queue = properties_of(f"{name}Queue"), properties_of(f"{name}DeadLetterQueue")
+    assert queue["VisibilityTimeout"] == 150
+    assert queue["RedrivePolicy"] == {
+        "deadLetterTargetArn": {"Fn::GetAtt": [f"{name}DeadLetterQueue", "Arn"]},
+        "maxReceiveCount": 5,
+    }
+    assert dead_letter_queue["MessageRetentionPeriod"] == FOURTEEN_DAYS
+    dimension = {"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{name}DeadLetterQueue", "QueueName"]}}
+    assert any(alarm["Dimensions"] == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
+
+
+def test_the_pulse_is_found_by_its_event_name_and_fires_every_minute() -> None:
+    (logical_id,) = [key for key, name in TEMPLATE.event_names.items() if name == "PulseSchedule"]
+    schedule = properties_of(logical_id)
+    assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert schedule["Target"]["Arn"] == {"Fn::GetAtt": ["DeliveryFunction", "Arn"]}
+    expression = parse_schedule_expression(schedule["ScheduleExpression"])
+    assert Schedule(logical_id, schedule["Name"], "PulseSchedule", expression, "f", None, "aws.scheduler").arn
+
+
+def test_the_api_has_one_explicit_route_and_the_default() -> None:
+    paths = properties_of("HttpApi")["Body"]["paths"]
+    functions = {
+        f"{method} {path}": operation["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"]
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+    }
+    assert set(functions) == {
+        "post /v1/projects/{project}/datasets",
+        "x-amazon-apigateway-any-method $default",
+    }
+    assert "${DatasetConversionFunction.Arn}" in functions["post /v1/projects/{project}/datasets"]
+    assert "${ApiFunction.Arn}" in functions["x-amazon-apigateway-any-method $default"]
+
+
+def test_the_bucket_is_private_encrypted_and_forgets_what_came_in() -> None:
+    bucket = properties_of("DatasetBucket")
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert "BucketEncryption" in bucket
+    assert "BucketName" not in bucket
+    assert TEMPLATE.resources["DatasetBucket"]["DependsOn"] == "IncomingQueuePolicy"
+    (expiry,) = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule]
+    assert (expiry["Prefix"], expiry["ExpirationInDays"]) == ("datasets/incoming/", 30)
+    (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
+    assert notification["Queue"] == {"Fn::GetAtt": ["IncomingQueue", "Arn"]}
+    assert notification["Filter"]["S3Key"]["Rules"] == [{"Name": "prefix", "Value": "datasets/incoming/"}]
+
+
+def test_what_holds_data_is_retained() -> None:
+    kinds = ("AWS::S3::Bucket", "AWS::SecretsManager::Secret", "AWS::Logs::LogGroup")
+    for kind in kinds:
+        assert resources_of(kind)
+        for logical_id in resources_of(kind):
+            resource = TEMPLATE.resources[logical_id]
+            assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain", logical_id
