@@ -34,6 +34,8 @@ class FunctionPool:
     def __init__(self, settings: FunctionSettings, children: Children, variables: Mapping[str, str], log: Path) -> None:
         self.settings = settings
         self.log = log
+        # The environments append to the same file; what an earlier stack left there is not this one's.
+        log.unlink(missing_ok=True)
         self._log_file = log.open("a", buffering=1)
         self._children = children
         self._variables = variables

@@ -219,11 +219,31 @@ class StackClient:
         for message in messages:
             self.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(message))
 
-    def expire_leases(self) -> None:
-        """Let the leases' time be over, and that of messages that were sent and not worked on."""
-        self.look("UPDATE coordination.leases SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL")
-        # A killed environment may have had a message and no lease yet: the pulse sends those again after minutes.
-        self.look("UPDATE coordination.wake_ups SET sent_at = sent_at - interval '1 hour' WHERE sent_at IS NOT NULL")
+    def kill_and_expire(self, function: str) -> int:
+        """Kill as `kill` does and let the time of the leases be over that the killed held.
+
+        A new environment takes hundreds of milliseconds before it holds a lease, so the leases found right after the
+        kill are those of the dead.
+        """
+        with psycopg.connect(self.stack.superuser_url, autocommit=True) as connection:
+            busy = self.kill(function)
+            connection.execute(
+                "UPDATE coordination.leases SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL"
+            )
+        return busy
+
+    def recover(self) -> None:
+        """Do at once what the pulse does within minutes: send again what was sent and is in nobody's hands."""
+        self.look(
+            """
+            UPDATE coordination.wake_ups w
+               SET due_at = least(due_at, clock_timestamp()), sent_at = NULL
+             WHERE NOT EXISTS (SELECT 1 FROM coordination.leases l
+                                WHERE l.name = w.kind || ':' || w.project || ':' || w.ref_id
+                                  AND l.expires_at > clock_timestamp())
+            """
+        )
+        self.fire("PulseSchedule")
 
     def forget_messages(self) -> None:
         """Empty the work queues, messages that are out with killed environments included."""
