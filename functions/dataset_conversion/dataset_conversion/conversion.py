@@ -11,6 +11,7 @@ from records.manifest import Notes, ShardStart
 from records.row_errors import DatasetInvalidError, RowError
 
 from dataset_conversion.jsonl_conversion import convert_jsonl
+from dataset_conversion.parquet_process import convert_parquet
 
 __all__ = ["Conversion", "DatasetInvalidError", "FileFormat", "Limits", "NulRule", "RowError", "convert"]
 
@@ -87,7 +88,9 @@ def convert(
     sink = _Sink(write)
     reader = _BoundedReader(source, limits)
     if file_format == "parquet":
-        raise NotImplementedError
+        accepted = convert_parquet(reader.read, sink.write, mapping=mapping, nul=nul, limits=limits)
+        shards = tuple(accepted.shards)
+        return Conversion(accepted.records, accepted.bytes, sink.sha256, reader.bytes, shards, accepted.notes)
     rows, notes = convert_jsonl(reader.read, sink.write, mapping=mapping, nul=nul, limits=limits)
     return Conversion(rows.records, rows.bytes, sink.sha256, reader.bytes, tuple(rows.shards), notes)
 

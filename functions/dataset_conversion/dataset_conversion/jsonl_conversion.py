@@ -7,7 +7,6 @@ NUL or colon begins with ``\u00``, and nesting needs an opening bracket or a col
 these signs, or one that a reader refuses, is read again by a reader that is slow and exact.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from itertools import repeat
 from operator import add
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 import orjson
-from records.canonical_json import NotCanonicalError, canonical_float, is_order_unsure
+from records.canonical_json import NotCanonicalError, is_order_unsure
 from records.canonical_rows import CanonicalRows
 from records.field_types import name_kind
 from records.limits import Limits
@@ -25,10 +24,11 @@ from records.row_errors import ErrorCollector, Reason, RowError
 from records.row_fields import RowPlan, RowProblem
 
 from dataset_conversion.file_signatures import UTF8_MARK, find_mismatch_with_jsonl
+from dataset_conversion.json_text import read_float
 from dataset_conversion.likely_cause import JSON_ARRAY, PRETTY_PRINTED, is_array_start
 from dataset_conversion.line_blocks import LineBlock, read_line_blocks
 from dataset_conversion.nesting import is_deeper
-from dataset_conversion.strict_json import read_strictly
+from dataset_conversion.strict_json import is_guilty, read_strictly
 from dataset_conversion.typed_rows import TypedRows, make_typed_rows
 
 _SPACE = b" \t\r"
@@ -36,15 +36,7 @@ _count = bytes.count
 _TYPED_ROWS_MAX = 16
 
 
-def _read_float(digits: str) -> float | orjson.Fragment:
-    number = float(digits)
-    # Inside these bounds orjson writes a fraction as RFC 8785 does.
-    if (1e-5 <= number < 1e9 or -1e9 < number <= -1e-5) and not number.is_integer():
-        return number
-    return canonical_float(number)
-
-
-_READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=_read_float).decode
+_READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=read_float).decode
 # What the fast readers and writers raise; the exact reader then says what it is.
 _UNSURE = (msgspec.MsgspecError, orjson.JSONEncodeError, NotCanonicalError, RowRefusedError, RecursionError)
 
@@ -186,7 +178,7 @@ class _JsonlConversion:
                     or colons + names_added != ready.text.count(b":")
                     or (has_escapes and b"\\u00" in line)
                 )
-                if not is_suspicious or not _is_guilty(line):
+                if not is_suspicious or not is_guilty(line):
                     ready_rows.append(ready)
                     continue
             ready = self._read_exactly(number, line)
@@ -218,7 +210,7 @@ class _JsonlConversion:
             self._last_names = names
             if not is_worthwhile:
                 return
-            self._typed_rows_of[names] = make_typed_rows(names, plan, _read_float)
+            self._typed_rows_of[names] = make_typed_rows(names, plan, read_float)
         self._typed_rows = self._typed_rows_of[names]
 
     def _read_exactly(self, number: int, line: bytes) -> ReadyRow | None:
@@ -243,7 +235,7 @@ class _JsonlConversion:
             at_fault = {problem.field for problem in problems}
             problems = [*problems, *(problem for problem in error.problems if problem.field not in at_fault)]
         if not problems:
-            self._replaced_nuls += reading.replaced_nul
+            self._replaced_nuls += reading.replaced_nuls
             return ready
         if ready is not None and ready.record_id is not None:
             self._rows.reserve_id(number, ready.record_id, ready.origin.id_pointer)
@@ -272,20 +264,3 @@ class _JsonlConversion:
     def _refuse_row_size(self, number: int, size: int) -> None:
         limit = self._limits.row_bytes
         self._refuse(number, "row_too_large", f"the row has {size} bytes; the limit is {limit} bytes")
-
-
-def _is_guilty(line: bytes) -> bool:
-    """Tell whether a row that the fast reader took has NUL characters or a name twice in one object."""
-    if b"\\u0000" in line:
-        return True
-    try:
-        json.loads(line, object_pairs_hook=_refuse_repeats, parse_int=str, parse_float=str)
-    except ValueError:
-        return True
-    return False
-
-
-def _refuse_repeats(members: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in members}) != len(members):
-        message = "a name occurs twice"
-        raise ValueError(message)

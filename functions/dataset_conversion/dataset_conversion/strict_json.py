@@ -7,6 +7,7 @@ and meets at most as many bad rows as errors are reported.
 The grammar is that of RFC 8259; in addition NaN and Infinity are recognized to be refused by name.
 """
 
+import json
 import re
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -39,14 +40,14 @@ class Reading(NamedTuple):
         The row follows the grammar.
     problems
         What is wrong with it.
-    replaced_nul
-        A NUL character became U+FFFD.
+    replaced_nuls
+        Texts in which NUL characters became U+FFFD.
     """
 
     value: Any
     is_json: bool
     problems: list[RowProblem]
-    replaced_nul: bool
+    replaced_nuls: int
 
 
 def read_strictly(line: bytes, nul: Literal["refuse", "replace"]) -> Reading:
@@ -62,14 +63,14 @@ def read_strictly(line: bytes, nul: Literal["refuse", "replace"]) -> Reading:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        return Reading(None, False, [_explain_encoding(line, error)], False)
+        return Reading(None, False, [_explain_encoding(line, error)], 0)
     reader = _RowReader(text, nul)
     try:
         value = reader.read_row()
     except _SyntaxError as error:
         message = explain_syntax(text, error.position, error.expected)
-        return Reading(None, False, [*reader.problems, RowProblem(None, "not_json", message)], reader.replaced_nul)
-    return Reading(value, True, reader.problems, reader.replaced_nul)
+        return Reading(None, False, [*reader.problems, RowProblem(None, "not_json", message)], reader.replaced_nuls)
+    return Reading(value, True, reader.problems, reader.replaced_nuls)
 
 
 def _explain_encoding(line: bytes, error: UnicodeDecodeError) -> RowProblem:
@@ -94,7 +95,7 @@ class _RowReader:
         self._at = 0
         self._path: list[str | int] = []
         self.problems: list[RowProblem] = []
-        self.replaced_nul = False
+        self.replaced_nuls = 0
 
     def read_row(self) -> Any:
         value = self._read_value()
@@ -236,7 +237,7 @@ class _RowReader:
         if has_lone_surrogate:
             self._note("surrogate", "half of a surrogate pair (\\ud800 to \\udfff alone): it stands for no character")
         if has_nul and self._nul == "replace":
-            self.replaced_nul = True
+            self.replaced_nuls += 1
         elif has_nul:
             message = "a NUL character (\\u0000), which databases cannot store: remove it, or publish with nul=replace"
             self._note("nul", message)
@@ -264,3 +265,20 @@ class _RowReader:
 def _show(name: str) -> str:
     shown = 64
     return ascii(name if len(name) <= shown else name[:shown] + "…")
+
+
+def is_guilty(line: bytes) -> bool:
+    """Tell whether JSON that a fast reader took has NUL characters, or a name twice in one object."""
+    if b"\\u0000" in line:
+        return True
+    try:
+        json.loads(line, object_pairs_hook=_refuse_repeats, parse_int=str, parse_float=str)
+    except ValueError:
+        return True
+    return False
+
+
+def _refuse_repeats(members: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in members}) != len(members):
+        message = "a name occurs twice"
+        raise ValueError(message)

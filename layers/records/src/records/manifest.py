@@ -38,7 +38,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     text_contexts
         Rows whose context was one text and became a list of it.
     replaced_nuls
-        Rows in which NUL characters became U+FFFD.
+        Texts in which NUL characters became U+FFFD.
     aliases
         Records in which a field was filled from another name: ``{"question -> input": 12}``.
     unmatched_mapping
