@@ -11,13 +11,13 @@ from coordination.environment import Environment
 from coordination.leases import Lease, drop_lease, release_lease, renew_lease, require_lease, take_lease
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
+from coordination.run_endings import end_open_run
 from coordination.runs import RunConfig, RunFailure
 from coordination.wake_ups import WakeUp
 from records.record import read_records
 
 from run_evaluation.finish_run import finish_run
 from run_evaluation.shard_scores import ShardScores, build_scorers, score_records
-from run_evaluation.stop_run import stop_run
 
 logger = Logger(child=True)
 
@@ -63,6 +63,10 @@ def evaluate_shard(environment: Environment, project: str, shard_id: str, deadli
         return
     try:
         finished_run = _evaluate(environment, wake_up, lease, deadline)
+    except RunEndedError:
+        logger.info("the run has ended, its shard is dropped", extra={"shard": shard_id})
+        _drop_shard(environment.database, wake_up)
+        return
     finally:
         drop_lease(environment.database, lease)
     if finished_run is not None:
@@ -77,7 +81,9 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
         require_lease(transaction, lease)
         shard = transaction.fetch_one(_QUERIES["begin_shard"], params)
         if shard is None:
+            transaction.submit(_QUERIES["cancel_shard_of_ended_run"], params)
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            release_lease(transaction, lease)
             return None
         if shard["attempts"] > environment.settings.work.max_attempts:
             _give_up(transaction, params, shard)
@@ -87,7 +93,7 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
     except ObjectNotFoundError:
         with database.transaction(wake_up.project) as transaction:
             failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
-            stop_run(transaction, shard["run_id"], failure)
+            end_open_run(transaction, shard["run_id"], "error", failure)
         return None
     config = RunConfig.model_validate(shard["config"])
     scores = _score(database, lease, deadline, config, content, shard["first_record"])
@@ -96,11 +102,20 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
         if transaction.fetch_one(_QUERIES["complete_shard"], params) is None:
             # Cancelled in the meantime.
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            release_lease(transaction, lease)
             return None
         _write_results(transaction, shard["run_id"], scores)
         transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
         release_lease(transaction, lease)
         return _count(transaction, shard, scores, config)
+
+
+def _drop_shard(database: Database, wake_up: WakeUp) -> None:
+    """Cancel a shard whose run ended while it was evaluated, and take back its wake-up."""
+    with database.transaction(wake_up.project) as transaction:
+        params = {"tenant": wake_up.project, "shard_id": UUID(wake_up.ref_id)}
+        transaction.submit(_QUERIES["cancel_shard_of_ended_run"], params)
+        transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
 
 
 def _score(
@@ -152,7 +167,7 @@ def _count(transaction: Transaction, shard: dict[str, Any], scores: ShardScores,
             detail=f"{run['results_errors']} results are errors, max_errors allows {config.max_errors}. "
             "GET …/results?status=error shows them.",
         )
-        stop_run(transaction, shard["run_id"], failure)
+        end_open_run(transaction, shard["run_id"], "error", failure)
         return None
     if run["shards_done"] < run["shards_total"]:
         return None
@@ -166,7 +181,7 @@ def _give_up(transaction: Transaction, params: dict[str, Any], shard: dict[str, 
     attempts = shard["attempts"] - 1
     detail = f"Shard {shard['shard_no']} was tried {attempts} times and never ended; the function's log says why."
     transaction.submit(_QUERIES["fail_shard"], params | {"error": detail})
-    stop_run(transaction, shard["run_id"], RunFailure(code="attempts_exhausted", detail=detail))
+    end_open_run(transaction, shard["run_id"], "error", RunFailure(code="attempts_exhausted", detail=detail))
     transaction.submit(
         _WAKE_UPS["delete_wake_up"],
         {"project": transaction.tenant, "kind": "shard", "ref_id": str(params["shard_id"])},

@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger
 from coordination.clock import format_instant
 from coordination.database import Transaction
 from coordination.environment import Environment
-from coordination.leases import drop_lease, require_lease, take_lease
+from coordination.leases import drop_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.runs import EvaluatorConfig, RunConfig
 from coordination.wake_ups import WakeUp
@@ -37,6 +37,8 @@ def finish_run(environment: Environment, project: str, run_id: str) -> None:
             require_lease(transaction, lease)
             _finish(transaction, UUID(run_id))
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            # With the end of the run: whoever sees it ended may delete it at once.
+            release_lease(transaction, lease)
     finally:
         drop_lease(environment.database, lease)
 

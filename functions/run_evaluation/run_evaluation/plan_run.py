@@ -8,14 +8,13 @@ from aws_lambda_powertools import Logger
 from coordination.database import Transaction
 from coordination.datasets import manifest_key
 from coordination.environment import Environment
-from coordination.leases import Lease, drop_lease, require_lease, take_lease
+from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
+from coordination.run_endings import end_open_run
 from coordination.runs import RunFailure
 from coordination.wake_ups import WakeUp
 from records.manifest import Manifest, decode_manifest
-
-from run_evaluation.stop_run import stop_run
 
 logger = Logger(child=True)
 
@@ -60,7 +59,7 @@ def plan_run(environment: Environment, project: str, run_id: str) -> None:
     """Cut a pending run into shards, queue them and set it running: one transaction under the run's lease.
 
     A run in another state has been planned: nothing is done. A paused project's run waits. Without its manifest a run
-    ends in error.
+    ends in error. Of a resumed run only the shards without results are queued.
 
     Raises
     ------
@@ -94,18 +93,39 @@ def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
     except ObjectNotFoundError:
         failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
         with environment.database.transaction(wake_up.project) as transaction:
-            stop_run(transaction, run_id, failure)
+            end_open_run(transaction, run_id, "error", failure)
         return
     shards = cut_shards(decode_manifest(stored))
     with environment.database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
+        missing = shards if dispatch["shards_total"] is None else _drop_evaluated(transaction, run_id, shards)
         if transaction.fetch_one(_QUERIES["start_run"], params | {"shards_total": len(shards)}) is not None:
-            _queue_shards(transaction, run_id, shards)
+            _queue_shards(transaction, run_id, missing)
             transaction.submit(_QUERIES["acknowledge_dispatch"], params)
+            if not missing:
+                transaction.wake(WakeUp("evaluation", "finish", wake_up.project, wake_up.ref_id))
         transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+        release_lease(transaction, lease)
+
+
+def _drop_evaluated(transaction: Transaction, run_id: UUID, shards: list[ShardPlan]) -> list[ShardPlan]:
+    """Leave out the shards that a resumed run has results of, and take away the rows of those it begins anew.
+
+    The results tell, not the shards' rows, which may have been swept. New rows get new ids, so a worker that comes back
+    to a shard of the time before cannot complete it.
+    """
+    params: dict[str, Any] = {"tenant": transaction.tenant, "run_id": run_id}
+    transaction.submit(_QUERIES["delete_unfinished_shards"], params)
+    rows = transaction.fetch_all(
+        _QUERIES["list_evaluated_shards"], params | {"first_records": [shard.first_record for shard in shards]}
+    )
+    evaluated = {row["first_record"] for row in rows}
+    return [shard for shard in shards if shard.first_record not in evaluated]
 
 
 def _queue_shards(transaction: Transaction, run_id: UUID, shards: list[ShardPlan]) -> None:
+    if not shards:
+        return
     ids = [uuid4() for _ in shards]
     transaction.submit(
         _QUERIES["insert_shards"],

@@ -9,6 +9,9 @@ from coordination.runs import TargetConfig
 from pydantic import BeforeValidator, Field, StringConstraints
 from records.gates import MAX_GATES, Gate
 
+MAX_LABELS = 50
+"""Labels of one run."""
+
 type LabelKey = Annotated[
     str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
 ]
@@ -53,7 +56,7 @@ class CreateRun(RequestModel):
         Field(description="what makes the outputs; a bare kind is short for {kind}"),
     ] = TargetConfig()
     gates: Annotated[list[Gate], Field(max_length=MAX_GATES, default_factory=list[Gate])]
-    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50, default_factory=dict[str, str])]
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS, default_factory=dict[str, str])]
     trials: Annotated[int, Field(ge=1, le=100, description="a recorded target allows only 1")] = 1
     concurrency: Annotated[
         int, Field(ge=1, le=100, description="target calls at once per shard; a recorded target makes none")
@@ -61,6 +64,15 @@ class CreateRun(RequestModel):
     max_errors: Annotated[
         int | None, Field(ge=0, le=2**31 - 1, description="the run stops in error when more results are errors")
     ] = None
+
+
+class UpdateRun(RequestModel):
+    """Labels to set on a run; null takes one off, those left out stay (RFC 7396)."""
+
+    labels: Annotated[
+        dict[LabelKey, LabelValue | None],
+        Field(min_length=1, max_length=2 * MAX_LABELS, examples=[{"evalsi.keep": "true", "draft": None}]),
+    ]
 
 
 class RunQuery(PageQuery):

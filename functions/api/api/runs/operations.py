@@ -5,8 +5,10 @@ from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page
 from coordination.runs import Run
 
+from api.runs.change_run import cancel_run, label_run, resume_run
 from api.runs.create_run import create_run
-from api.runs.models import CreateRun, Report, Result, ResultQuery, RunQuery, WaitQuery
+from api.runs.delete_run import delete_run
+from api.runs.models import CreateRun, Report, Result, ResultQuery, RunQuery, UpdateRun, WaitQuery
 from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
 
 
@@ -34,6 +36,23 @@ def _results(call: Call, transaction: Transaction) -> Answer:
 
 def _report(call: Call, transaction: Transaction) -> Answer:
     return Answer(200, read_report(transaction, parse_run_id(call.path["run"])))
+
+
+def _cancel(call: Call, transaction: Transaction) -> Answer:
+    return Answer(200, cancel_run(transaction, parse_run_id(call.path["run"])))
+
+
+def _resume(call: Call, transaction: Transaction) -> Answer:
+    return Answer(202, resume_run(transaction, parse_run_id(call.path["run"])))
+
+
+def _label(call: Call, transaction: Transaction) -> Answer:
+    return Answer(200, label_run(transaction, parse_run_id(call.path["run"]), call.body_as(UpdateRun)))
+
+
+def _delete(call: Call, transaction: Transaction) -> Answer:
+    delete_run(transaction, parse_run_id(call.path["run"]), call.principal)
+    return Answer(204)
 
 
 _RUN = "/v1/projects/{project}/runs/{run}"
@@ -90,5 +109,46 @@ OPERATIONS = (
         responses={200: Report},
         error_statuses=frozenset({409}),
         handle=_report,
+    ),
+    Operation(
+        id="runs.cancel",
+        method="POST",
+        path=f"{_RUN}/cancel",
+        summary="Cancel a pending or running run; what it has evaluated stays.",
+        permission="runs.cancel",
+        responses={200: Run},
+        idempotency=LocalWrite(),
+        handle=_cancel,
+    ),
+    Operation(
+        id="runs.resume",
+        method="POST",
+        path=f"{_RUN}/resume",
+        summary="Resume a run that ended in error or was cancelled; only what has no result is evaluated.",
+        permission="runs.create",
+        responses={202: Run},
+        idempotency=LocalWrite(),
+        handle=_resume,
+    ),
+    Operation(
+        id="runs.label",
+        method="PATCH",
+        path=_RUN,
+        summary="Set labels of a run, or take them off with null. `evalsi.keep: true` exempts it from retention.",
+        permission="runs.label",
+        body=UpdateRun,
+        responses={200: Run},
+        idempotency=LocalWrite(),
+        handle=_label,
+    ),
+    Operation(
+        id="runs.delete",
+        method="DELETE",
+        path=_RUN,
+        summary="Delete an ended run with its results and its report. For 24 hours a repeated deletion answers alike.",
+        permission="runs.delete",
+        responses={204: None},
+        idempotency=LocalWrite(),
+        handle=_delete,
     ),
 )

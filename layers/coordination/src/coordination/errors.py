@@ -206,6 +206,24 @@ class RunWithoutReportError(ProblemError):
     status, code, title = 409, "run_without_report", "The run ended without a report"
 
 
+class RunActiveError(ProblemError):
+    """The run has not ended, or somebody is still at work on it."""
+
+    status, code, title = 409, "run_active", "The run is active"
+
+
+class RunAlreadyEndedError(ProblemError):
+    """The run ended in another way before it could be cancelled."""
+
+    status, code, title = 409, "run_ended", "The run has ended already"
+
+
+class RunNotResumableError(ProblemError):
+    """The run is in a state, or ended for a reason, that resuming does not mend."""
+
+    status, code, title = 409, "run_not_resumable", "The run cannot be resumed"
+
+
 class ObjectTooLargeError(ProblemError):
     """A file to import is over the limit of a dataset."""
 

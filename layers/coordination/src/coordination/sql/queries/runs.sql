@@ -80,19 +80,20 @@ LIMIT %(limit)s::integer;
 SELECT state, report FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid;
 
 -- name: read_dispatch
--- What planning needs to know of a run; no row when it is gone. No lock.
-SELECT r.state, s.path, s.sha256, s.records, p.paused
+-- What planning needs to know of a run; no row when it is gone. shards_total: NULL until it was planned once. No lock.
+SELECT r.state, r.shards_total, s.path, s.sha256, s.records, p.paused
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 JOIN coordination.projects p ON p.id = r.tenant_id
 WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid;
 
 -- name: start_run
--- pending -> running with a known number of shards; no row comes back when the run is in another state. Lock: its row.
+-- pending -> running with a known number of shards; no row comes back when the run is in another state. A resumed run
+-- keeps the time it was started first and the shards it has done. Lock: its row.
 UPDATE evals.runs
-SET state = 'running', started_at = clock_timestamp(), shards_total = %(shards_total)s::integer
+SET state = 'running', started_at = coalesce(started_at, clock_timestamp()), shards_total = %(shards_total)s::integer
 WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid AND state = 'pending'
-RETURNING id;
+RETURNING shards_done;
 
 -- name: acknowledge_dispatch
 -- Note that a run's dispatch was taken up. Lock: its row.
@@ -184,22 +185,201 @@ SET state = %(state)s::text, report = %(report)s::jsonb, finished_at = %(finishe
 WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid AND state = 'running'
 RETURNING id;
 
--- name: stop_run
--- pending or running -> error, with the reason (RunFailure). Lock: its row.
+-- name: end_open_run
+-- pending or running -> error or cancelled; no row comes back when the run has ended. error: the reason (RunFailure), or
+-- NULL. Lock: its row.
 UPDATE evals.runs
-SET state = 'error', error = %(error)s::jsonb, finished_at = clock_timestamp()
+SET state = %(state)s::text, error = %(error)s::jsonb, finished_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid AND state IN ('pending', 'running')
 RETURNING id;
 
 -- name: cancel_open_shards
--- Cancel what is left of a stopped run and say which. Lock: the rows.
-UPDATE scheduler.policy_run_jobs
+-- Cancel what is left of a run that ended and say which. A shard whose worker is just writing is passed over: that worker
+-- waits for the run's row, which the caller holds, and cancels the shard itself when it sees that the run has ended.
+-- Lock: the rows, skipping locked ones.
+WITH open AS MATERIALIZED (
+    SELECT j.tenant_id, j.id
+    FROM scheduler.policy_run_jobs j
+    WHERE j.tenant_id = %(tenant)s::text AND j.run_id = %(run_id)s::uuid AND j.state IN ('queued', 'running')
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE scheduler.policy_run_jobs j
 SET state = 'cancelled', updated_at = clock_timestamp()
-WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND state IN ('queued', 'running')
-RETURNING id;
+FROM open
+WHERE j.tenant_id = open.tenant_id AND j.id = open.id
+RETURNING j.id;
+
+-- name: cancel_shard_of_ended_run
+-- Cancel one open shard whose run is not running any more, or is gone. Lock: its row.
+UPDATE scheduler.policy_run_jobs j
+SET state = 'cancelled', updated_at = clock_timestamp()
+WHERE j.tenant_id = %(tenant)s::text AND j.id = %(shard_id)s::uuid AND j.state IN ('queued', 'running')
+  AND NOT EXISTS (SELECT 1 FROM evals.runs r
+                  WHERE r.tenant_id = j.tenant_id AND r.id = j.run_id AND r.state = 'running');
 
 -- name: fail_shard
 -- Give a shard up. error: for people. Lock: its row.
 UPDATE scheduler.policy_run_jobs
 SET state = 'failed', error = %(error)s::text, updated_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND id = %(shard_id)s::uuid AND state IN ('queued', 'running');
+
+-- name: lock_run_to_change
+-- One run that is about to change: keeps deletion, cancellation, resumption and labelling of one run apart. max_errors:
+-- of its config, NULL for no limit. Lock: its row, until the transaction ends.
+SELECT state, results_errors, (config ->> 'max_errors')::integer AS max_errors
+FROM evals.runs
+WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid
+FOR NO KEY UPDATE;
+
+-- name: reopen_run
+-- error or cancelled -> pending; counts and results stay. No row comes back when the run is in another state. Lock: its
+-- row.
+UPDATE evals.runs
+SET state = 'pending', error = NULL, report = NULL, finished_at = NULL
+WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid AND state IN ('error', 'cancelled')
+RETURNING id;
+
+-- name: reopen_dispatch
+-- Queue a resumed run for dispatch again; its row may have been swept. Lock: its row.
+INSERT INTO scheduler.estate_run_queue (tenant_id, id) VALUES (%(tenant)s::text, %(run_id)s::uuid)
+ON CONFLICT (tenant_id, id) DO UPDATE
+SET queued_at = clock_timestamp(), acknowledged_at = NULL, completed_at = NULL, outcome = NULL;
+
+-- name: list_evaluated_shards
+-- Of the shards that begin at these records, those that are evaluated: a shard's results are written with its completion,
+-- all or none, so its first record tells. first_records: numbers in the snapshot. No lock.
+SELECT f.first_record
+FROM unnest(%(first_records)s::integer[]) AS f (first_record)
+WHERE EXISTS (SELECT 1 FROM evals.run_results r
+              WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid AND r.record_no = f.first_record);
+
+-- name: delete_unfinished_shards
+-- Take away the shards that a resumed run plans anew: whoever still works on one can no longer complete it. Lock: the
+-- rows, before the run's.
+DELETE FROM scheduler.policy_run_jobs
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND state <> 'completed';
+
+-- name: read_run_labels
+-- The labels of one run as an object. In a statement of its own after the run's row is locked, so that it sees what the
+-- transaction before us committed. No lock.
+SELECT coalesce(jsonb_object_agg(key, value), '{}'::jsonb) AS labels
+FROM evals.run_labels
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: set_run_labels
+-- Add labels to a run, or give them another value. keys, values: in the same order. Lock: the labels' rows; the caller
+-- holds the run's.
+INSERT INTO evals.run_labels (tenant_id, run_id, key, value)
+SELECT %(tenant)s::text, %(run_id)s::uuid, l.key, l.value
+FROM unnest(%(keys)s::text[], %(values)s::text[]) AS l (key, value)
+ON CONFLICT (tenant_id, run_id, key) DO UPDATE SET value = excluded.value;
+
+-- name: remove_run_labels
+-- Take labels off a run. Lock: the labels' rows; the caller holds the run's.
+DELETE FROM evals.run_labels
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND key = ANY(%(keys)s::text[]);
+
+-- name: lock_run_leases
+-- The leases of a run and of its shards. Whoever works on the run locks a lease before it writes, so while these rows are
+-- ours nobody writes. Lock: the leases' rows in the order of their names, before the run's.
+SELECT l.name, coalesce(l.expires_at > clock_timestamp(), false) AS is_live
+FROM coordination.leases l
+WHERE l.name = ANY(ARRAY(
+    SELECT 'shard:' || j.tenant_id || ':' || j.id
+    FROM scheduler.policy_run_jobs j
+    WHERE j.tenant_id = %(tenant)s::text AND j.run_id = %(run_id)s::uuid
+    UNION ALL
+    SELECT w.kind || ':' || %(tenant)s::text || ':' || %(run_id)s::uuid
+    FROM unnest(ARRAY['run', 'finish']) AS w (kind)))
+ORDER BY l.name
+FOR UPDATE;
+
+-- name: lock_run_to_delete
+-- One run that is about to be deleted. ended_seconds_ago: since it finished, else since it was created. Lock: its row,
+-- until the transaction ends.
+SELECT state, extract(epoch FROM clock_timestamp() - coalesce(finished_at, created_at))::double precision
+       AS ended_seconds_ago
+FROM evals.runs
+WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid
+FOR UPDATE;
+
+-- name: delete_leases
+-- Delete leases that nobody holds any more. names: of rows that the caller has locked. Lock: the rows.
+DELETE FROM coordination.leases WHERE name = ANY(%(names)s::text[]);
+
+-- name: delete_run_wake_ups
+-- Delete what still wakes somebody for a run or its shards. Lock: the rows.
+DELETE FROM coordination.wake_ups w
+WHERE w.project = %(tenant)s::text
+  AND ((w.kind IN ('run', 'finish') AND w.ref_id = %(run_id)s::uuid::text)
+       OR (w.kind = 'shard' AND w.ref_id = ANY(ARRAY(
+               SELECT j.id::text FROM scheduler.policy_run_jobs j
+               WHERE j.tenant_id = %(tenant)s::text AND j.run_id = %(run_id)s::uuid))));
+
+-- name: delete_run_shards
+-- Delete the shards of a run. Lock: the rows; the caller holds the run's.
+DELETE FROM scheduler.policy_run_jobs WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: delete_run_dispatch
+-- Delete the dispatch of a run. Lock: its row; the caller holds the run's.
+DELETE FROM scheduler.estate_run_queue WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid;
+
+-- name: delete_run_results
+-- Delete the results of a run. Lock: the rows; the caller holds the run's.
+DELETE FROM evals.run_results WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: delete_run_labels
+-- Delete the labels of a run. Lock: the rows; the caller holds the run's.
+DELETE FROM evals.run_labels WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: delete_run_snapshot
+-- Let go of the records that a run evaluated. Lock: the row; the caller holds the run's.
+DELETE FROM evals.run_snapshots WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: delete_run
+-- Delete a run whose labels and snapshot are gone. Lock: its row, which the caller holds.
+DELETE FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(run_id)s::uuid;
+
+-- name: insert_run_tombstone
+-- Say that a run was deleted, for seconds from now (> 0). labels: as they were. No lock.
+INSERT INTO evals.run_tombstones (tenant_id, run_id, labels, deleted_by, expires_at)
+VALUES (%(tenant)s::text, %(run_id)s::uuid, %(labels)s::jsonb, %(deleted_by)s::text,
+        clock_timestamp() + make_interval(secs => %(seconds)s::integer));
+
+-- name: find_run_tombstone
+-- The tombstone of a run that was deleted and has not been forgotten yet. No lock.
+SELECT labels, deleted_by, deleted_at
+FROM evals.run_tombstones
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND expires_at > clock_timestamp();
+
+-- name: delete_expired_tombstones
+-- Forget deletions whose time is over and say how many. limit: rows at most. Lock: the rows, skipping locked ones.
+WITH expired AS MATERIALIZED (
+    SELECT t.tenant_id, t.run_id
+    FROM evals.run_tombstones t
+    WHERE t.tenant_id = %(tenant)s::text AND t.expires_at <= clock_timestamp()
+    ORDER BY t.expires_at
+    LIMIT %(limit)s::integer
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM evals.run_tombstones t
+USING expired
+WHERE t.tenant_id = expired.tenant_id AND t.run_id = expired.run_id
+RETURNING t.run_id;
+
+-- name: list_ended_runs
+-- Ended runs, the longest ended first, that ended retention_seconds ago or earlier. is_kept: a label exempts it.
+-- after_*: position of the page before, or NULL; limit: rows at most. No lock.
+SELECT r.id, coalesce(r.finished_at, r.created_at) AS ended_at,
+       EXISTS (SELECT 1 FROM evals.run_labels l
+               WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id AND l.key = %(keep_key)s::text
+                 AND l.value = %(keep_value)s::text) AS is_kept
+FROM evals.runs r
+WHERE r.tenant_id = %(tenant)s::text
+  AND r.state IN ('succeeded', 'failed', 'error', 'cancelled')
+  AND coalesce(r.finished_at, r.created_at)
+      <= clock_timestamp() - make_interval(secs => %(retention_seconds)s::double precision)
+  AND (%(after_ended_at)s::timestamptz IS NULL
+       OR (coalesce(r.finished_at, r.created_at), r.id) > (%(after_ended_at)s::timestamptz, %(after_id)s::uuid))
+ORDER BY coalesce(r.finished_at, r.created_at), r.id
+LIMIT %(limit)s::integer;

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import boto3
+import pytest
+from api.runs.change_run import resume_run
+from api.runs.delete_run import delete_run
+from coordination.access import Principal
+from coordination.environment import Environment
+from coordination.errors import NotFoundError, RunActiveError
+from coordination.leases import take_lease
+from coordination.queries import load_queries
+from coordination.run_deletion import OWNED_ROWS
+
+if TYPE_CHECKING:
+    from conftest import FreshDatabase
+    from integration.runs.conftest import World
+
+SOMEBODY = Principal("key:1", "test", [])
+TENANT_TABLES = """
+SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname IN ('coordination', 'scheduler', 'packs', 'evals') ORDER BY 1
+"""
+
+
+def tables_that_mention(database: FreshDatabase, text: str) -> dict[str, int]:
+    """Return the tables with a row in which a text stands anywhere, and how many such rows."""
+    found: dict[str, int] = {}
+    for table in [row["name"] for row in database.look(TENANT_TABLES)]:
+        statement = f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %(text)s"
+        if count := database.look_up(statement, {"text": f"%{text}%"}):
+            found[table] = count
+    return found
+
+
+def list_objects() -> list[str]:
+    listing: Any = boto3.client("s3").list_objects_v2(Bucket="evalward-test")
+    return [entry["Key"] for entry in listing["Contents"]]
+
+
+def wait_until_blocked(database: FreshDatabase, waiting: str) -> None:
+    """Return when a backend whose statement begins like this waits for a lock."""
+    statement = (
+        "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND query LIKE %(waiting)s"
+    )
+    for _ in range(100_000):
+        if database.look_up(statement, {"waiting": f"%{waiting}%"}):
+            return
+    raise AssertionError("nobody waits")
+
+
+def test_deletion_leaves_only_a_tombstone_and_what_the_run_does_not_own(world: World) -> None:
+    world.publish_answers(["yes", "no", "yes"])
+    kept = world.run_to_end(labels={"team": "search"})
+    before = tables_that_mention(world.database, kept)
+    objects = list_objects()
+    run = world.run_to_end(labels={"team": "search"})
+    shards = [row["id"] for row in world.database.look(
+        "SELECT id FROM scheduler.policy_run_jobs WHERE run_id = %(run)s", {"run": run})]  # fmt: skip
+    assert set(tables_that_mention(world.database, run)) == {
+        "coordination.leases", "evals.run_labels", "evals.run_results", "evals.run_snapshots", "evals.runs",
+        "scheduler.estate_run_queue", "scheduler.policy_run_jobs",
+    }  # fmt: skip
+    assert world.delete(run).status == 204
+    assert tables_that_mention(world.database, run) == {"evals.run_tombstones": 1}
+    assert [tables_that_mention(world.database, str(shard)) for shard in shards] == [{}, {}]
+    assert tables_that_mention(world.database, kept) == before
+    assert list_objects() == objects
+    (tombstone,) = world.database.look(
+        "SELECT tenant_id, labels, deleted_by LIKE 'key:%%' AS is_key, expires_at - deleted_at = interval '24 h'"
+        " AS is_a_day FROM evals.run_tombstones WHERE true"
+    )
+    assert tombstone["labels"] == {"team": "search"}
+    assert tombstone["tenant_id"] == "demo"
+    assert tombstone["is_key"]
+
+
+def test_every_table_with_rows_of_runs_is_emptied_by_deletion(database: FreshDatabase) -> None:
+    """Who adds a table with a run_id adds a statement to OWNED_ROWS."""
+    tables = {
+        row["name"]
+        for row in database.look(
+            "SELECT a.attrelid::regclass::text AS name FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " WHERE a.attname = 'run_id' AND c.relkind IN ('r', 'p') AND NOT a.attisdropped"
+        )
+    }
+    texts = [load_queries("runs")[name].as_string() for name in OWNED_ROWS]
+    emptied = {match[1] for text in texts for match in re.finditer(r"^DELETE FROM (\S+)", text, re.MULTILINE)}
+    assert tables - emptied == {"evals.run_tombstones"}
+
+
+def test_deleted_run_is_gone_at_once(world: World) -> None:
+    world.publish_answers(["yes"])
+    run = world.run_to_end()
+    world.delete(run)
+    for part in ("", "/results", "/report"):
+        assert world.service.get(f"/v1/projects/demo/runs/{run}{part}").status == 404
+    assert world.service.get("/v1/projects/demo/runs").json["items"] == []
+    assert world.act(run, "resume").status == 404
+
+
+def test_deletion_can_be_repeated_for_a_day_by_who_may_delete(world: World, make_key: Callable[..., str]) -> None:
+    world.publish_answers(["yes"])
+    run = world.run_to_end()
+    admin = make_key({"project": "demo", "role": "admin"})
+    editor = make_key({"project": "demo", "role": "editor"})
+    assert world.delete(run).status == 204
+    assert world.delete(run, key=admin).status == 204
+    assert world.delete(run, key=editor).status == 403
+    expires_at = world.database.look_up("SELECT expires_at FROM evals.run_tombstones")
+    assert world.delete(run).status == 204
+    assert world.database.look_up("SELECT expires_at FROM evals.run_tombstones") == expires_at
+    world.database.look(
+        "UPDATE evals.run_tombstones SET deleted_at = deleted_at - interval '25 h',"
+        " expires_at = expires_at - interval '25 h'"
+    )
+    assert world.delete(run, key=admin).status == 404
+
+
+def test_unknown_run_is_not_deleted(world: World) -> None:
+    assert world.delete("00000000-0000-0000-0000-000000000000").status == 404
+
+
+def test_tombstone_of_one_project_says_nothing_in_another(world: World, make_project: Callable[..., str]) -> None:
+    world.publish_answers(["yes"])
+    run = world.run_to_end()
+    make_project("other")
+    world.delete(run)
+    assert world.service.call("DELETE", f"/v1/projects/other/runs/{run}").status == 404
+
+
+@pytest.mark.parametrize("works", [0, 1])
+def test_active_run_is_not_deleted(world: World, works: int) -> None:
+    world.publish_answers(["yes"])
+    run = world.create()
+    for _ in range(works):
+        world.work_once()
+    reply = world.delete(run)
+    assert (reply.status, reply.code) == (409, "run_active")
+    assert world.read(run)["id"] == run
+
+
+def test_leased_shard_keeps_its_cancelled_run(world: World) -> None:
+    world.publish_answers(["yes"])
+    run = world.create()
+    world.work_once()
+    ((_, shard),) = world.waiting()
+    take_lease(world.environment.database, f"shard:demo:{shard}", 60)
+    world.act(run, "cancel")
+    reply = world.delete(run)
+    assert (reply.status, reply.code, reply.headers["retry-after"]) == (409, "run_active", "5")
+    world.database.look(
+        "UPDATE coordination.leases SET expires_at = clock_timestamp() - interval '1 s' WHERE owner IS NOT NULL"
+    )
+    assert world.delete(run).status == 204
+    world.work("shard", shard)
+    assert set(tables_that_mention(world.database, shard)) <= {"coordination.leases"}
+
+
+def test_deletion_gives_the_quota_back_at_once(world: World) -> None:
+    world.publish_answers(["yes"])
+    world.database.look("UPDATE coordination.projects SET max_stored_runs = 1")
+    run = world.run_to_end()
+    body = {"name": "n", "dataset": {"name": "questions"}, "evaluators": [{"name": "exact_match"}]}
+    assert world.service.post("/v1/projects/demo/runs", body).code == "run_quota_exceeded"
+    world.delete(run)
+    assert world.service.post("/v1/projects/demo/runs", body).status == 202
+
+
+def test_keyed_creation_is_replayed_after_its_run_was_deleted(world: World) -> None:
+    world.publish_answers(["yes"])
+    body = {"name": "n", "dataset": {"name": "questions"}, "evaluators": [{"name": "exact_match"}]}
+    first = world.service.post("/v1/projects/demo/runs", body, idempotency_key="k")
+    world.work_all()
+    world.delete(first.json["id"], idempotency_key="d")
+    again = world.service.post("/v1/projects/demo/runs", body, idempotency_key="k")
+    assert (again.status, again.content) == (202, first.content)
+    gone = world.service.get(f"/v1/projects/demo/runs/{first.json['id']}")
+    assert gone.status == 404
+    assert "deleted" in gone.json["detail"]
+    assert world.delete(first.json["id"], idempotency_key="d").headers["idempotency-replayed"] == "true"
+
+
+def test_resumption_that_holds_the_run_wins_over_a_deletion(
+    world: World, make_environments: Callable[..., Environment]
+) -> None:
+    world.publish_answers(["yes"])
+    run = UUID(world.create())
+    world.act(str(run), "cancel")
+    deleting = make_environments().database
+
+    def delete() -> None:
+        with deleting.transaction("demo") as transaction:
+            delete_run(transaction, run, SOMEBODY)
+
+    with ThreadPoolExecutor(1) as threads:
+        with world.environment.database.transaction("demo") as transaction:
+            resume_run(transaction, run)
+            deletion = threads.submit(delete)
+            wait_until_blocked(world.database, "evals.runs")
+        with pytest.raises(RunActiveError):
+            deletion.result(30)
+    world.work_all()
+    assert world.read(str(run))["state"] == "succeeded"
+
+
+def test_deletion_that_holds_the_run_wins_over_a_resumption(
+    world: World, make_environments: Callable[..., Environment]
+) -> None:
+    world.publish_answers(["yes"])
+    run = UUID(world.create())
+    world.act(str(run), "cancel")
+    resuming = make_environments().database
+
+    def resume() -> None:
+        with resuming.transaction("demo") as transaction:
+            resume_run(transaction, run)
+
+    with ThreadPoolExecutor(1) as threads:
+        with world.environment.database.transaction("demo") as transaction:
+            delete_run(transaction, run, SOMEBODY)
+            transaction.fetch_one("SELECT 1 AS sent")
+            resumption = threads.submit(resume)
+            wait_until_blocked(world.database, "evals.runs")
+        with pytest.raises(NotFoundError):
+            resumption.result(30)
+    assert tables_that_mention(world.database, str(run)) == {"evals.run_tombstones": 1}
+
+
+def test_two_deletions_at_once_both_succeed_and_delete_once(
+    world: World, make_environments: Callable[..., Environment]
+) -> None:
+    world.publish_answers(["yes"])
+    run = UUID(world.run_to_end())
+    second = make_environments().database
+
+    def delete() -> None:
+        with second.transaction("demo") as transaction:
+            delete_run(transaction, run, SOMEBODY)
+
+    with ThreadPoolExecutor(1) as threads:
+        with world.environment.database.transaction("demo") as transaction:
+            delete_run(transaction, run, SOMEBODY)
+            transaction.fetch_one("SELECT 1 AS sent")
+            other = threads.submit(delete)
+            wait_until_blocked(world.database, "coordination.leases")
+        other.result(30)
+    assert world.database.look_up("SELECT count(*) FROM evals.run_tombstones") == 1
+
+
+def test_deletion_that_is_rolled_back_changes_nothing(world: World) -> None:
+    world.publish_answers(["yes"])
+    run = world.run_to_end()
+    before = tables_that_mention(world.database, run)
+    with suppress(ZeroDivisionError), world.environment.database.transaction("demo") as transaction:
+        delete_run(transaction, UUID(run), SOMEBODY)
+        transaction.fetch_one("SELECT 1 AS sent")
+        raise ZeroDivisionError
+    assert tables_that_mention(world.database, run) == before
+
+
+def test_deletion_of_one_tenant_does_not_reach_a_run_of_another(
+    world: World, make_project: Callable[..., str], environment: Environment
+) -> None:
+    world.publish_answers(["yes"])
+    run: Any = world.run_to_end()
+    make_project("other")
+    with pytest.raises(NotFoundError), environment.database.transaction("other") as transaction:
+        delete_run(transaction, UUID(run), SOMEBODY)
+    assert world.read(run)["id"] == run
