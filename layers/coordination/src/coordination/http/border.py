@@ -120,9 +120,8 @@ def _respond(
     query = read_query(request, operation.query)
     body = read_body(request, operation.body) if operation.body else None
     if len(request.content) > operation.max_content_bytes > 0:
-        limit = (
-            f"The body has {len(request.content)} bytes; at most {operation.max_content_bytes} bytes are taken here."
-        )
+        size, most = len(request.content), operation.max_content_bytes
+        limit = f"The body has {size} bytes; at most {most} bytes are taken here."
         raise PayloadTooLargeError(f"{limit} {operation.too_large_advice}".rstrip())
     call = Call(
         environment=environment,

@@ -29,7 +29,7 @@ def perform_write(
     """
     write = _keyed_write(operation, call, opening)
     if write is not None and opening.record is not None:
-        return encode_replay(replay(opening.record, write.fingerprint, claims_path(call)))
+        return encode_replay(replay(opening.record, write))
     if operation.prepare is not None:
         call = replace(call, prepared=operation.prepare(call))
     if isinstance(contract, RemoteWrite):
@@ -37,12 +37,6 @@ def perform_write(
     else:
         outcome = _perform_local(operation, contract, call, write)
     return encode_replay(outcome) if isinstance(outcome, StoredAnswer) else encode_answer(outcome.result)
-
-
-def claims_path(call: Call) -> str:
-    """Return where the claims of the call's scope are listed and resolved."""
-    project = call.path.get("project")
-    return f"/v1/projects/{project}/idempotency-claims" if project else "/v1/idempotency-claims"
 
 
 def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWrite | None:
@@ -75,7 +69,7 @@ def _perform_local(
         with database.transaction(_tenant(call)) as transaction:
             answer, _ = effect(transaction)
         return Performed(answer)
-    return perform_local_write(database, write, call.environment.settings.idempotency, claims_path(call), effect)
+    return perform_local_write(database, write, call.environment.settings.idempotency, effect)
 
 
 def _perform_remote(
@@ -98,7 +92,6 @@ def _perform_remote(
         database,
         write,
         call.environment.settings.idempotency,
-        claims_path(call),
         call.deadline,
         needed_seconds=contract.needed_seconds,
         reserved_bytes=contract.reserved_bytes,

@@ -22,7 +22,6 @@ def perform_local_write[Result](
     database: Database,
     write: KeyedWrite,
     settings: IdempotencySettings,
-    claims_path: str,
     effect: Callable[[Transaction], tuple[Result, StoredAnswer]],
 ) -> Performed[Result] | StoredAnswer:
     """Run a keyed write once.
@@ -38,8 +37,6 @@ def perform_local_write[Result](
         The key, its scope and its fingerprint.
     settings
         Caps and retention.
-    claims_path
-        Where claims are resolved, for the error text.
     effect
         Does the work in the transaction; returns its result and the answer to store.
 
@@ -70,7 +67,7 @@ def perform_local_write[Result](
         if result is None or read_outcome(database, write) is None:
             raise
     except psycopg.Error as error:
-        stored = answer_refused_claim(database, write, settings, claims_path, error)
+        stored = answer_refused_claim(database, write, settings, error)
         if stored is None:
             raise
         return stored

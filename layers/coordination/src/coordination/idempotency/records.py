@@ -10,7 +10,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from coordination.clock import format_instant
-from coordination.database import Database, Transaction
+from coordination.database import INSTALLATION, Database, Transaction
 from coordination.errors import (
     IdempotencyCapacityError,
     IdempotencyInProgressError,
@@ -71,6 +71,13 @@ class KeyedWrite:
     fingerprint: bytes
 
     @property
+    def claims_path(self) -> str:
+        """Where the claims of the scope are listed and resolved."""
+        if self.tenant == INSTALLATION:
+            return "/v1/idempotency-claims"
+        return f"/v1/projects/{self.tenant}/idempotency-claims"
+
+    @property
     def row_key(self) -> dict[str, Any]:
         """Parameters that find the record."""
         return {"tenant": self.tenant, "principal": self.principal, "key_sha256": self.key_sha256}
@@ -103,17 +110,15 @@ def read_outcome(database: Database, write: KeyedWrite) -> DictRow | None:
         return transaction.fetch_one(QUERIES["read_outcome"], write.row_key)
 
 
-def replay(record: Mapping[str, Any], fingerprint: bytes, claims_path: str) -> StoredAnswer:
+def replay(record: Mapping[str, Any], write: KeyedWrite) -> StoredAnswer:
     """Answer from a live record. The fingerprint is compared before the state is looked at.
 
     Parameters
     ----------
     record
         As `read_outcome` returns it.
-    fingerprint
-        Of the request that asks now.
-    claims_path
-        Where an uncertain claim is resolved.
+    write
+        The request that asks now.
 
     Raises
     ------
@@ -124,7 +129,7 @@ def replay(record: Mapping[str, Any], fingerprint: bytes, claims_path: str) -> S
     OutcomeNotStoredError
         The write happened; its answer was too large to keep, or someone resolved it as happened.
     """
-    if bytes(record["fingerprint"]) != fingerprint:
+    if bytes(record["fingerprint"]) != write.fingerprint:
         raise IdempotencyKeyReusedError(
             "This Idempotency-Key was used for another request. Repeat that request unchanged, or use a new key.",
             extra={"operation": record["operation"]},
@@ -140,19 +145,19 @@ def replay(record: Mapping[str, Any], fingerprint: bytes, claims_path: str) -> S
             )
         raise IdempotencyUncertainError(
             "The write was begun and its outcome is not known: it is not repeated by itself. Find out whether it "
-            f"happened, then POST {claims_path}/{record['id']}/resolve. Do not use a new key to find out.",
+            f"happened, then POST {write.claims_path}/{record['id']}/resolve. Do not use a new key to find out.",
             extra={
                 "operation": record["operation"],
                 "claimed_at": format_instant(record["claimed_at"]),
                 "claim": str(record["id"]),
-                "reconcile": f"{claims_path}/{record['id']}/resolve",
+                "reconcile": f"{write.claims_path}/{record['id']}/resolve",
             },
         )
     return StoredAnswer(record["status"], record["headers"], bytes(record["body"]))
 
 
 def answer_refused_claim(
-    database: Database, write: KeyedWrite, settings: IdempotencySettings, claims_path: str, error: psycopg.Error
+    database: Database, write: KeyedWrite, settings: IdempotencySettings, error: psycopg.Error
 ) -> StoredAnswer | None:
     """Answer for a claim that a routine refused.
 
@@ -188,7 +193,7 @@ def answer_refused_claim(
     if record is None:
         # It expired between the two looks.
         raise in_progress from error
-    return replay(record, write.fingerprint, claims_path)
+    return replay(record, write)
 
 
 def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: StoredAnswer) -> dict[str, Any]:

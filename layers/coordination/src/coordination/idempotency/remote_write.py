@@ -54,7 +54,6 @@ def perform_remote_write[Effect, Result](
     database: Database,
     write: KeyedWrite,
     settings: IdempotencySettings,
-    claims_path: str,
     deadline: Deadline,
     *,
     needed_seconds: float,
@@ -76,8 +75,6 @@ def perform_remote_write[Effect, Result](
         The key, its scope and its fingerprint.
     settings
         Caps and retention.
-    claims_path
-        Where claims are resolved, for the error text.
     deadline
         When this invocation ends.
     needed_seconds
@@ -105,11 +102,11 @@ def perform_remote_write[Effect, Result](
     """
     if deadline.remaining_seconds() < needed_seconds:
         raise TooLittleTimeError(
-            f"The operation needs {needed_seconds:.0f} s and the invocation has less left; nothing was done. Try again.",
+            f"The operation needs {needed_seconds:.0f} s, the invocation has less left; nothing was done. Try again.",
             retry_after_seconds=1,
         )
     token = uuid.uuid4()
-    stored = _claim(database, write, settings, claims_path, deadline, token, reserved_bytes)
+    stored = _claim(database, write, settings, deadline, token, reserved_bytes)
     if stored is not None:
         return stored
     boundary = EffectBoundary()
@@ -129,7 +126,6 @@ def _claim(
     database: Database,
     write: KeyedWrite,
     settings: IdempotencySettings,
-    claims_path: str,
     deadline: Deadline,
     token: uuid.UUID,
     reserved_bytes: int,
@@ -156,7 +152,7 @@ def _claim(
                 "The connection was lost; nothing was done. Try again.", retry_after_seconds=1
             ) from None
     except psycopg.Error as error:
-        stored = answer_refused_claim(database, write, settings, claims_path, error)
+        stored = answer_refused_claim(database, write, settings, error)
         if stored is None:
             raise
         return stored
