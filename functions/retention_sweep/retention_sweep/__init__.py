@@ -1,0 +1,1 @@
+"""Hourly passes: idempotency scopes, finished runs."""
