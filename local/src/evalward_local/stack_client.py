@@ -245,7 +245,6 @@ class StackClient:
         )
         self.fire("PulseSchedule")
 
-    def forget_messages(self) -> None:
-        """Empty the work queues, messages that are out with killed environments included."""
-        for logical_id in ("IncomingQueue", "EvaluationQueue"):
-            self.sqs.purge_queue(QueueUrl=self.queue_url(logical_id))
+    def forget_messages(self, logical_id: str) -> None:
+        """Empty a queue, messages that are out with killed environments included; SQS allows it once a minute."""
+        self.sqs.purge_queue(QueueUrl=self.queue_url(logical_id))
