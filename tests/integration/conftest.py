@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import base64
+import select
+import socket
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from threading import Barrier, Thread
+from typing import TYPE_CHECKING, Any, Literal
 
 import api.handler
 import api.operations
 import boto3
 import orjson
 import pytest
-from coordination.access import Token, generate_token
+from coordination.access import generate_token
 from coordination.clock import Deadline
 from coordination.database import Database
 from coordination.environment import Environment, make_environment
@@ -26,6 +29,7 @@ from coordination.ports.objects import Objects
 from coordination.ports.secrets import Secrets
 from coordination.settings import QueueSettings, Settings, StorageSettings
 from moto import mock_aws
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
@@ -375,6 +379,12 @@ class Order:
 
 
 @pytest.fixture
+def make_order() -> Callable[..., Order]:
+    """Return the class of orders, which tests cannot import."""
+    return Order
+
+
+@pytest.fixture
 def perform_together(make_environments: Callable[..., Environment]) -> Callable[[Sequence[Order]], list[Reply]]:
     """Return a function that performs orders at the same time, each in an environment of its own."""
 
@@ -394,13 +404,100 @@ def perform_together(make_environments: Callable[..., Environment]) -> Callable[
     return perform
 
 
+class Wire:
+    """Stands between a client and PostgreSQL: counts round trips, and cuts the line around a COMMIT when told to.
+
+    Parameters
+    ----------
+    server
+        Path of the server's Unix socket.
+
+    Attributes
+    ----------
+    round_trips
+        How often a client spoke after the server had spoken.
+    cut
+        `before`: the next COMMIT does not arrive; `after`: its answer does not. Done once.
+    on_cut
+        Called between the cut and the client's learning of it.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[Thread] = []
+        self.port: int = self._listener.getsockname()[1]
+        self.round_trips = 0
+        self.cut: Literal["before", "after"] | None = None
+        self.on_cut: Callable[[], None] = lambda: None
+        self._start(self._accept)
+
+    def close(self) -> None:
+        """Stop listening and wait for the lines to end; clients have hung up by now."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _start(self, target: Callable[..., None], *arguments: Any) -> None:
+        thread = Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._start(self._carry, self._listener.accept()[0])
+
+    def _carry(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(self._server)
+            is_answered = False
+            while True:
+                ready, _, _ = select.select([client, server], [], [])
+                source, sink = (client, server) if client in ready else (server, client)
+                data = source.recv(1 << 20)
+                if not data:
+                    return
+                if source is client:
+                    self.round_trips += is_answered
+                    is_answered = False
+                    if self.cut is not None and b"COMMIT\0" in data:
+                        self._cut(data, client, server)
+                        return
+                else:
+                    is_answered = True
+                sink.sendall(data)
+
+    def _cut(self, data: bytes, client: socket.socket, server: socket.socket) -> None:
+        where, self.cut = self.cut, None
+        if where == "after":
+            server.sendall(data)
+            answer = b""
+            while b"COMMIT\0" not in answer:
+                ready, _, _ = select.select([client, server], [], [], 30)
+                assert ready, "nobody speaks any more"
+                if client in ready:
+                    server.sendall(client.recv(1 << 20))
+                else:
+                    answer += server.recv(1 << 20)
+        server.close()
+        self.on_cut()
+
+
 @pytest.fixture
-def token_of() -> Callable[[str], Token]:
-    """Return a function that reads a key's text."""
+def wire(database: FreshDatabase) -> Generator[Wire]:
+    """Return a line to the server; `wired` is an environment that uses it."""
+    login = database.server.superuser
+    line = Wire(f"{login.host}/.s.PGSQL.{login.port}")
+    yield line
+    line.close()
 
-    def read(text: str) -> Token:
-        token = border.parse_token(text)
-        assert token is not None
-        return token
 
-    return read
+@pytest.fixture
+def wired(wire: Wire, database: FreshDatabase, make_environments: Callable[..., Environment]) -> Generator[Environment]:
+    """Return an environment whose connection goes over the wire."""
+    options = {"host": "127.0.0.1", "port": wire.port, "sslmode": "disable", "gssencmode": "disable"}
+    environment = make_environments(make_conninfo(database.app_url, **options))
+    yield environment
+    environment.database.close()
