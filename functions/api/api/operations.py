@@ -3,6 +3,7 @@
 import api.audit.operations
 import api.datasets.operations
 import api.evaluators.operations
+import api.idempotency_claims.operations
 import api.imports.operations
 import api.keys.operations
 import api.projects.operations
@@ -16,6 +17,7 @@ OPERATIONS = (
     *api.imports.operations.OPERATIONS,
     *api.runs.operations.OPERATIONS,
     *api.evaluators.operations.OPERATIONS,
+    *api.idempotency_claims.operations.OPERATIONS,
     *api.audit.operations.OPERATIONS,
 )
 PAGES = api.reference.operations.PAGES

@@ -134,6 +134,18 @@ class OutcomeNotStoredError(ProblemError):
     status, code, title = 409, "idempotency_outcome_not_stored", "The write happened; its answer was not kept"
 
 
+class ClaimInProgressError(ProblemError):
+    """The claim's owner may still be at it."""
+
+    status, code, title = 409, "claim_in_progress", "The write may still be going on"
+
+
+class ClaimResolvedError(ProblemError):
+    """The claim has an outcome."""
+
+    status, code, title = 409, "claim_resolved", "The write has an outcome already"
+
+
 class PayloadTooLargeError(ProblemError):
     """The body is over the limit of its route."""
 

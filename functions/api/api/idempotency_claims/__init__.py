@@ -1,0 +1,1 @@
+"""Claims without an outcome: see them, and say what became of them."""
