@@ -14,6 +14,7 @@ from coordination.idempotency.records import (
     answer_refused_claim,
     outcome_params,
     read_outcome,
+    replay,
 )
 from coordination.settings import IdempotencySettings
 
@@ -56,19 +57,24 @@ def perform_local_write[Result](
     OutcomeUnknownError
         The connection was lost at the commit and the record cannot be read back.
     """
-    result: Result | None = None
+    done: tuple[Result, StoredAnswer] | None = None
     try:
         with database.transaction(write.tenant) as transaction:
             transaction.submit(QUERIES["claim_local_write"], write.row_key)
-            result, answer = effect(transaction)
-            transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, answer))
+            done = effect(transaction)
+            transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, done[1]))
     except OutcomeUnknownError:
-        # The record commits with the effect: if it is there, so is the effect.
-        if result is None or read_outcome(database, write) is None:
+        record = read_outcome(database, write)
+        if done is None or record is None:
             raise
+        # The record commits with its effect, but another call may have taken the key after our commit was lost: only a
+        # record that holds our answer says that the effect that happened is ours.
+        stored = replay(record, write)
+        if stored != done[1]:
+            return stored
     except psycopg.Error as error:
         stored = answer_refused_claim(database, write, settings, error)
         if stored is None:
             raise
         return stored
-    return Performed(result)
+    return Performed(done[0])
