@@ -4,6 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,8 @@ class Children:
     """
 
     def __init__(self) -> None:
+        # Processes are started and forgotten in threads as well.
+        self._lock = threading.Lock()
         self._token = secrets.token_hex(8)
         self._watchdog = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), f"{_MARKER}={self._token}"],
@@ -86,15 +89,17 @@ class Children:
 
     def end_all(self) -> None:
         """Kill what still runs, remove what was named, and wait until that is done."""
-        if self._watchdog.stdin is not None:
-            self._watchdog.stdin.close()
+        with self._lock:
+            if self._watchdog.stdin is not None:
+                self._watchdog.stdin.close()
         self._watchdog.wait()
 
     def _tell(self, line: str) -> None:
         stdin = self._watchdog.stdin
-        if stdin is not None and not stdin.closed:
-            stdin.write(f"{line}\n")
-            stdin.flush()
+        with self._lock:
+            if stdin is not None and not stdin.closed:
+                stdin.write(f"{line}\n")
+                stdin.flush()
 
 
 def plain_environment() -> dict[str, str]:

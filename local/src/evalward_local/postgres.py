@@ -5,6 +5,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -180,9 +181,10 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop the server the fast way: open transactions roll back. Does nothing when it does not run."""
         if self._process is not None:
-            # SIGINT is PostgreSQL's fast shutdown.
-            self._process.send_signal(2)
+            # PostgreSQL's fast shutdown.
+            self._process.send_signal(signal.SIGINT)
             self._process.wait()
+            self._children.forget(self._process.pid)
             self._process = None
 
     def _initialise(self) -> str:
@@ -236,6 +238,8 @@ class EmbeddedPostgres:
         give_up_at = time.monotonic() + _START_PATIENCE_SECONDS
         while time.monotonic() < give_up_at:
             if self._process is None or self._process.poll() is not None:
+                if self._process is not None:
+                    self._children.forget(self._process.pid)
                 # After a kill -9 the old server's lock file and shared memory take a moment to become stale.
                 self._process = self._launch()
             try:

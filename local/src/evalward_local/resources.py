@@ -331,11 +331,11 @@ class ResourceCreator:
         return CreatedResource(url, {"Arn": arn, "QueueName": name, "QueueUrl": url})
 
     def _create_secret(self, logical_id: str, properties: dict[str, Any]) -> CreatedResource:
-        value = self._kept_secrets.get(logical_id)
-        if value is None:
-            value = properties.get("SecretString")
-        if value is None:
-            value = _generate_secret(properties.get("GenerateSecretString") or {})
+        kept = self._kept_secrets.get(logical_id)
+        if "SecretString" in properties:
+            value = properties["SecretString"] if kept is None else kept
+        else:
+            value = _generate_secret(properties.get("GenerateSecretString") or {}, kept)
         name = properties.get("Name") or self._physical_name(logical_id)
         arn: str = self._clients.secrets.create_secret(Name=name, SecretString=value)["ARN"]
         return CreatedResource(arn, {"Id": arn})
@@ -391,16 +391,21 @@ def _attribute(value: Any) -> str:
     return str(value)
 
 
-def _generate_secret(options: Mapping[str, Any]) -> str:
+def _generate_secret(options: Mapping[str, Any], kept: str | None) -> str:
+    """Return a new value, or the kept one in today's surroundings: the database's host is another at each start."""
+    key = options.get("GenerateStringKey")
+    kept_text: str | None = json.loads(kept)[key] if kept and key else kept
+    generated = kept_text or _generate_text(options)
+    return generated if key is None else json.dumps({**json.loads(options["SecretStringTemplate"]), key: generated})
+
+
+def _generate_text(options: Mapping[str, Any]) -> str:
     alphabet = string.ascii_letters + string.digits
     if not options.get("ExcludePunctuation"):
         alphabet += string.punctuation
     excluded = options.get("ExcludeCharacters", "")
     allowed = [character for character in alphabet if character not in excluded]
-    generated = "".join(secrets.choice(allowed) for _ in range(int(options.get("PasswordLength", 32))))
-    if "GenerateStringKey" not in options:
-        return generated
-    return json.dumps({**json.loads(options["SecretStringTemplate"]), options["GenerateStringKey"]: generated})
+    return "".join(secrets.choice(allowed) for _ in range(int(options.get("PasswordLength", 32))))
 
 
 def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:

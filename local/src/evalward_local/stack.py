@@ -223,8 +223,13 @@ class Stack:
                 output=log,
                 pass_fds=(listening.fileno(),),
             )
-        self._cleanup.callback(_kill, process)
+        self._cleanup.callback(self._kill, process)
         return AwsClients(endpoint_url)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        self._children.forget(process.pid)
 
     def _start_database(self) -> Login:
         if self._options.database_url:
@@ -364,11 +369,6 @@ async def _wait_until_healthy(api_url: str) -> None:
             answer = f"{response.status_code} {response.text[:500]}"
             await asyncio.sleep(_HEALTH_POLL_SECONDS)
     raise StackStartError(f"GET /healthz does not answer 200: {answer}")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
 
 
 def _read_secret(world: World, clients: AwsClients, logical_id: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Run as a program of its own, standard library only: it reads lines from standard input, which the stack holds open. When
 the input ends, because the stack closed it or was killed, it kills what the stack started and removes its folders.
 
-Lines: `process PID` (kill its process group), `postmaster PID` (immediate shutdown, then kill), `remove PATH` (delete
-the file or folder at the end).
+Lines: `process PID` (kill its process group), `postmaster PID` (immediate shutdown, then kill), `gone PID` (forget it),
+`remove PATH` (delete the file or folder at the end).
 """
 
 import contextlib
@@ -59,17 +59,18 @@ def watch(marker: str) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    processes: list[int] = []
-    postmasters: list[int] = []
+    processes: set[int] = set()
+    postmasters: set[int] = set()
     paths: list[Path] = []
     for line in sys.stdin:
         kind, _, value = line.rstrip("\n").partition(" ")
         if kind == "process":
-            processes.append(int(value))
+            processes.add(int(value))
         elif kind == "gone":
-            processes.remove(int(value))
+            processes.discard(int(value))
+            postmasters.discard(int(value))
         elif kind == "postmaster":
-            postmasters.append(int(value))
+            postmasters.add(int(value))
         elif kind == "remove":
             paths.append(Path(value))
     for pid in processes:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3
 import httpx
 import psycopg
 import pytest
+from botocore.config import Config
 from evalward_local.running_stack import running_stack
 from evalward_local.stack import StackStartError
 from evalward_local.stack_file import StackFile, read_stack_file
@@ -126,21 +128,27 @@ def test_a_wrong_password_is_refused(stack: StackFile) -> None:
         psycopg.connect(stack.superuser_url, password="wrong")
 
 
-def test_the_database_is_kept_when_the_stack_is_not_ephemeral() -> None:
+def read_login(stack: StackFile) -> dict[str, str]:
+    session: Any = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=stack.region)
+    client = session.client("secretsmanager", endpoint_url=stack.aws_endpoint_url, config=Config(proxies={}))
+    return json.loads(client.get_secret_value(SecretId="evalward-LoginSecret")["SecretString"])
+
+
+def test_database_and_secrets_are_kept_when_the_stack_is_not_ephemeral() -> None:
     # Below pytest's own folder, which is closed to the user the server runs as, there is no place for the data.
     state = Path(tempfile.mkdtemp(prefix="evalward-kept-", dir="/tmp"))
     state.chmod(0o755)
     try:
-        with (
-            running_stack(state, template=PROBE_TEMPLATE, is_ephemeral=False) as stack,
-            psycopg.connect(stack.superuser_url) as connection,
-        ):
-            connection.execute("CREATE TABLE kept (n int)")
-        with (
-            running_stack(state, template=PROBE_TEMPLATE, is_ephemeral=False) as stack,
-            psycopg.connect(stack.superuser_url) as connection,
-        ):
-            assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+        with running_stack(state, template=PROBE_TEMPLATE, is_ephemeral=False) as stack:
+            login = read_login(stack)
+            with psycopg.connect(stack.superuser_url) as connection:
+                connection.execute("CREATE TABLE kept (n int)")
+        with running_stack(state, template=PROBE_TEMPLATE, is_ephemeral=False) as stack:
+            assert read_login(stack) == login
+            with psycopg.connect(stack.superuser_url) as connection:
+                assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+        assert login["username"] == "somebody"
+        assert len(login["password"]) == 32
     finally:
         shutil.rmtree(state)
 

@@ -21,7 +21,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
         return _take_messages(event["Records"])
     if "ResponseURL" in event:
         return _answer_custom_resource(event)
-    if event.get("source") == "aws.scheduler":
+    if event.get("source") in ("aws.scheduler", "aws.events"):
         _log(f"SCHEDULED {json.dumps(event)}")
         return {"scheduled": event["time"]}
     return _obey(event, context)
