@@ -160,17 +160,26 @@ class _JsonText(Converter):
         return len(array) - array.null_count
 
 
+def _write_floats(values: list[float | None]) -> list[Any]:
+    try:
+        return [None if value is None else canonical_float(value) for value in values]
+    except NotCanonicalError:
+        message = "NaN or an infinite number, which JSON does not have: write null instead"
+        raise ValueProblemError("not_finite", message) from None
+
+
+class _Half(Converter):
+    """Numbers of half precision, widened."""
+
+    @override
+    def values(self, array: Array) -> list[Any]:
+        return _write_floats([value if value is None else shortest_half(value) for value in array.to_pylist()])
+
+
 class _Float(Converter):
     @override
     def values(self, array: Array) -> list[Any]:
-        values: list[Any] = array.to_pylist()
-        if self.is_plain(array):
-            return values
-        try:
-            return [None if value is None else canonical_float(value) for value in values]
-        except NotCanonicalError:
-            message = "NaN or an infinite number, which JSON does not have: write null instead"
-            raise ValueProblemError("not_finite", message) from None
+        return array.to_pylist() if self.is_plain(array) else _write_floats(array.to_pylist())
 
     @override
     def is_plain(self, array: Array) -> bool:
@@ -204,9 +213,14 @@ class _Time(Converter):
         The bounds, inclusive; in the unit of the column.
     write
         Turns an array into texts.
+    suffix
+        What follows each text.
     """
 
-    def __init__(self, integer: DataType, least: int, most: int, write: Callable[[Array], Array]) -> None:
+    def __init__(
+        self, integer: DataType, least: int, most: int, write: Callable[[Array], Array], suffix: str = ""
+    ) -> None:
+        self._suffix = suffix
         self._integer = integer
         self._least = least
         self._most = most
@@ -218,7 +232,8 @@ class _Time(Converter):
         if bounds["min"] is not None and not (self._least <= bounds["min"] and bounds["max"] <= self._most):
             message = "a date or time outside of the years 0001 to 9999, which RFC 3339 cannot write"
             raise ValueProblemError("timestamp_range", message)
-        return self._write(array).to_pylist()
+        suffix = self._suffix
+        return [text and text + suffix for text in self._write(array).to_pylist()]
 
 
 class _Struct(Converter):
@@ -389,8 +404,7 @@ def _write_timestamps(unit: str) -> Callable[[Array], Array]:
     def write(array: Array) -> Array:
         # Stored values are instants in UTC; the zone of the type is for display only.
         texts = array.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.string())
-        texts = pc.replace_substring(_without_trailing_zeros(texts, unit), " ", "T", max_replacements=1)
-        return pc.binary_join_element_wise(texts, "Z", "")
+        return pc.replace_substring(_without_trailing_zeros(texts, unit), " ", "T", max_replacements=1)
 
     return write
 
@@ -486,7 +500,7 @@ class ConverterFactory:
             # Arrow writes the shortest text for the width; read as a double it is the number to publish.
             return _Cast(lambda array: array.cast(pa.string()).cast(pa.float64()), _Float())
         if pt.is_float16(data_type):
-            return _Cast(_shortest_halves, _Float())
+            return _Cast(lambda array: array.cast(pa.float32()), _Half())
         if pt.is_decimal(data_type):
             return _Cast(_to_string, _ByValue(_write_decimal))
         if _is_binary(data_type) and not leaf.is_interval:
@@ -505,7 +519,7 @@ def _make_temporal(data_type: DataType, leaf: Leaf) -> Converter:
         per_second = 10**9 // _NANOSECONDS[data_type.unit]
         least = _FIRST_DAY * _DAY_SECONDS * per_second
         most = (_LAST_DAY + 1) * _DAY_SECONDS * per_second - 1
-        return _Time(pa.int64(), least, most, _write_timestamps(data_type.unit))
+        return _Time(pa.int64(), least, most, _write_timestamps(data_type.unit), "Z")
     if pt.is_date32(data_type):
         return _Time(pa.int32(), _FIRST_DAY, _LAST_DAY, _write_dates)
     if pt.is_date64(data_type):
@@ -544,8 +558,3 @@ def _to_checked_text(array: Array) -> Array:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         raise ValueProblemError("not_utf8", "a text is not UTF-8") from None
-
-
-def _shortest_halves(array: Array) -> Array:
-    halves: list[float | None] = array.cast(pa.float32()).to_pylist()
-    return pa.array([None if half is None else shortest_half(half) for half in halves], pa.float64())

@@ -11,7 +11,8 @@ import os
 import resource
 import signal
 import sys
-from typing import BinaryIO
+from types import ModuleType
+from typing import BinaryIO, cast
 
 import msgspec
 from records.row_errors import DatasetInvalidError, RowError
@@ -41,6 +42,12 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         sys.exit(1)
+
+
+def _do_without(*modules: str) -> None:
+    # pyarrow loads them where they happen to be installed, which takes longer than decoding, and needs neither here.
+    for module in modules:
+        sys.modules[module] = cast("ModuleType", None)
 
 
 def _bound_resources(request: Request) -> None:
@@ -85,6 +92,7 @@ def _convert(request: Request, output: BinaryIO) -> Accepted:
     if mismatch:
         raise ParquetRefusedError(mismatch.reason, mismatch.message)
     inspection = inspect_parquet(memoryview(file), request.limits)
+    _do_without("numpy", "pandas")
     # Loading the decoder takes longer than all that was checked so far.
     from dataset_conversion.parquet_rows import convert_parquet_rows
 

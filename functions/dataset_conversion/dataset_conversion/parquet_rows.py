@@ -17,8 +17,9 @@ from records.limits import Limits
 from records.manifest import Notes
 from records.row_assembly import ReadyRow, RowAssembly, RowRefusedError
 from records.row_errors import ErrorCollector, Reason
-from records.row_fields import RowProblem
+from records.row_fields import RowPlan, RowProblem
 
+from dataset_conversion.column_rows import ColumnRows
 from dataset_conversion.column_values import Array, Converter, ConverterFactory, ValueProblemError
 from dataset_conversion.json_text import JsonTextReader
 from dataset_conversion.parquet_pages import Inspection
@@ -97,6 +98,7 @@ class _RowConversion:
         self._assembly = RowAssembly(mapping)
         self._json_reader = JsonTextReader(nul, limits.depth - 1)
         self._nul: Literal["refuse", "replace"] = nul
+        self._column_rows: dict[tuple[str, ...], tuple[ColumnRows, RowPlan] | None] = {}
         self._factories: list[ConverterFactory] = []
 
     def run(self, buffer: Any) -> tuple[CanonicalRows, Notes]:
@@ -170,6 +172,8 @@ class _RowConversion:
             if converter is not None:
                 names.append(name)
                 columns.append(_read_column(name, converter, array, problems))
+        if not problems and self._add_alike(before + 1, names, columns):
+            return
         ready_rows: list[ReadyRow] = []
         for position, row in enumerate(zip(*columns, strict=True)):
             members = {name: value for name, value in zip(names, row, strict=True) if value is not None}
@@ -177,6 +181,33 @@ class _RowConversion:
             if ready is not None:
                 ready_rows.append(ready)
         self._rows.add(ready_rows)
+
+    def _add_alike(self, first: int, names: list[str], columns: list[list[Any]]) -> bool:
+        """Add the rows of a batch if what becomes of its columns is the same for all of them."""
+        size = len(columns[0]) if columns else 0
+        nulls = [column.count(None) for column in columns]
+        present = [name for name, null in zip(names, nulls, strict=True) if null < size]
+        if not present:
+            return False
+        key = tuple(present)
+        if key not in self._column_rows:
+            plan = self._assembly.plan(dict.fromkeys(key, True))
+            self._column_rows[key] = (ColumnRows(key, plan), plan) if plan.is_straight(key) else None
+        found = self._column_rows[key]
+        if found is None:
+            return False
+        column_rows, plan = found
+        if any(null and null < size and name not in plan.extras for name, null in zip(names, nulls, strict=True)):
+            return False
+        try:
+            alike = column_rows.write_all([column for column, null in zip(columns, nulls, strict=True) if null < size])
+        except orjson.JSONEncodeError:
+            return False
+        if alike is None:
+            return False
+        record_ids, texts, origin = alike
+        self._rows.add_alike(first, record_ids, texts, origin)
+        return True
 
     def _assemble(self, number: int, members: dict[str, Any], problems: list[RowProblem]) -> ReadyRow | None:
         try:

@@ -15,7 +15,7 @@ import orjson
 from records.canonical_json import SORTED, write_prepared
 from records.field_types import ID_CHARACTERS_MAX
 from records.row_assembly import ReadyRow, RowOrigin
-from records.row_fields import ALIASES, FIELDS, RowPlan
+from records.row_fields import ALIASES, RowPlan
 
 type _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
 # Without float: as the type of a member it would bypass the float hook.
@@ -98,18 +98,7 @@ class TypedRows:
 
 def make_typed_rows(names: tuple[str, ...], plan: RowPlan, float_hook: Callable[[str], Any]) -> TypedRows | None:
     """Return a reader for rows with these names, ``None`` when they need the general way."""
-    fields = {field for _, field in plan.moves} | {name for name in names if name in FIELDS and name not in plan.extras}
-    is_plain = (
-        not plan.copies
-        and not plan.drops
-        and plan.names_added is not None
-        and plan.is_complete
-        and "id" in fields
-        and fields.isdisjoint({"trajectory", "usage"})
-        # Moves must not meet: a mapping may swap two names.
-        and {field for _, field in plan.moves}.isdisjoint(name for name in names if name not in plan.extras)
-    )
-    return TypedRows(names, plan, float_hook) if is_plain else None
+    return TypedRows(names, plan, float_hook) if plan.is_straight(names) else None
 
 
 def _type_of(field: str, name: str, names: tuple[str, ...], *, has_extras: bool) -> Any:

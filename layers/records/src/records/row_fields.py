@@ -4,7 +4,7 @@ Rows of one file mostly have the same names, so what becomes of which name is de
 `RowPlan`) and applied to every row that has it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -60,6 +60,8 @@ class RowPlan:
         Fields that the mapping found.
     checked
         ``(field, pointer)`` of the fields of this row whose type matters.
+    id_pointer
+        Where the id is.
     input_pointer
         Where the input is, or should have been.
     is_complete
@@ -81,6 +83,24 @@ class RowPlan:
     input_pointer: str
     is_complete: bool | None
     names_added: int | None
+
+    def is_straight(self, names: Iterable[str]) -> bool:
+        """Tell whether rows with these names, none of them null, need nothing but renaming and gathering metadata.
+
+        They have an id, and no field whose parts have types of their own.
+        """
+        moved = {field for _, field in self.moves}
+        own = {name for name in names if name not in self.extras}
+        return (
+            not self.copies
+            and not self.drops
+            and self.names_added is not None
+            and self.is_complete is True
+            and "id" in moved | own
+            and (moved | own).isdisjoint({"trajectory", "usage"})
+            # Moves do not meet: a mapping may swap two names.
+            and moved.isdisjoint(own)
+        )
 
 
 class RowFields:
