@@ -1,5 +1,6 @@
 """Finish a run whose shards are all done: aggregate, decide the gates, write the report."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,8 @@ from coordination.runs import EvaluatorConfig, RunConfig
 from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.evaluators import catalogue
-from records.report import MetricAggregate, RunFacts, build_report
+from records.evaluators.contract import AnyEvaluator
+from records.report import Distribution, MetricAggregate, RunFacts, build_report
 from records.statistics import Moments
 
 logger = Logger(child=True)
@@ -21,6 +23,9 @@ logger = Logger(child=True)
 _QUERIES = load_queries("runs")
 _WAKE_UPS = load_queries("wake_ups")
 _LEASE_SECONDS = 60
+_BINS = 20
+_WORST_OF_EACH = 10
+_SIGNS = {"higher": 1, "lower": -1, None: 0}
 
 
 def finish_run(environment: Environment, project: str, run_id: str) -> None:
@@ -48,12 +53,15 @@ def _finish(transaction: Transaction, run_id: UUID) -> None:
     run = transaction.fetch_one(_QUERIES["read_finished_run"], params)
     if run is None:
         return
-    rows = {row["evaluator"]: row for row in transaction.fetch_all(_QUERIES["aggregate_results"], params)}
     config = RunConfig.model_validate(run["config"])
+    rows = {row["evaluator"]: row for row in transaction.fetch_all(_QUERIES["aggregate_results"], params)}
+    worst = transaction.submit(_QUERIES["list_worst_results"], params | _rank(config.evaluators))
+    distributions = _count_by_bin(transaction, params, config.evaluators, rows)
     facts = RunFacts(
         run=str(run_id),
         project=transaction.tenant,
         name=run["name"],
+        dataset=f"{run['dataset_name']}@{run['dataset_version']}",
         dataset_sha256=run["sha256"],
         config_sha256=run["config_sha256"],
         records=run["records_total"],
@@ -64,8 +72,10 @@ def _finish(transaction: Transaction, run_id: UUID) -> None:
         output_tokens=run["output_tokens"],
         cost_usd=run["cost_usd"],
     )
-    aggregates = [_aggregate(evaluator, rows[evaluator.id]) for evaluator in config.evaluators]
-    report = build_report(facts, aggregates, config.gates)
+    aggregates = [
+        _aggregate(evaluator, rows[evaluator.id], distributions.get(evaluator.id)) for evaluator in config.evaluators
+    ]
+    report = build_report(facts, aggregates, config.gates, worst=_in_order(config.evaluators, worst.fetchall()))
     state = "succeeded" if report["passed"] else "failed"
     transaction.submit(
         _QUERIES["finish_run"],
@@ -75,7 +85,68 @@ def _finish(transaction: Transaction, run_id: UUID) -> None:
     logger.info("run finished", extra={"run": str(run_id), "state": state})
 
 
-def _aggregate(evaluator: EvaluatorConfig, row: dict[str, Any]) -> MetricAggregate:
+def _rank(evaluators: Sequence[EvaluatorConfig]) -> dict[str, Any]:
+    """Return what tells bad results of each evaluator from good ones."""
+    entries = [catalogue.get_evaluator(evaluator.name) for evaluator in evaluators]
+    return {
+        "evaluators": [evaluator.id for evaluator in evaluators],
+        "signs": [_SIGNS[entry.better] for entry in entries],
+        "bests": [entry.maximum if entry.better == "higher" else entry.minimum for entry in entries],
+        "limit": _WORST_OF_EACH,
+    }
+
+
+def _in_order(evaluators: Sequence[EvaluatorConfig], worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    places = {evaluator.id: place for place, evaluator in enumerate(evaluators)}
+    return sorted(worst, key=lambda result: places[result["evaluator"]])
+
+
+def _count_by_bin(
+    transaction: Transaction,
+    params: dict[str, Any],
+    evaluators: Sequence[EvaluatorConfig],
+    rows: dict[str, dict[str, Any]],
+) -> dict[str, Distribution]:
+    """Make the histograms of the evaluators whose scores are numbers and not all the same."""
+    ranges: dict[str, tuple[float, float]] = {}
+    distributions: dict[str, Distribution] = {}
+    for evaluator in evaluators:
+        entry, row = catalogue.get_evaluator(evaluator.name), rows[evaluator.id]
+        if entry.kind == "number" and row["scored"]:
+            low, high = _choose_range(entry, row)
+            if low < high:
+                ranges[evaluator.id] = (low, high)
+            else:
+                distributions[evaluator.id] = Distribution(low=low, high=high, counts=[row["scored"]])
+    if not ranges:
+        return distributions
+    counts = {evaluator: [0] * _BINS for evaluator in ranges}
+    binned = transaction.fetch_all(
+        _QUERIES["count_scores_by_bin"],
+        params
+        | {
+            "evaluators": list(ranges),
+            "lows": [low for low, _ in ranges.values()],
+            "highs": [high for _, high in ranges.values()],
+            "bins": _BINS,
+        },
+    )
+    for row in binned:
+        counts[row["evaluator"]][row["bin"] - 1] = row["scores"]
+    return distributions | {
+        evaluator: Distribution(low=low, high=high, counts=counts[evaluator])
+        for evaluator, (low, high) in ranges.items()
+    }
+
+
+def _choose_range(entry: AnyEvaluator, row: dict[str, Any]) -> tuple[float, float]:
+    """Return the whole scale where there is one, so that runs can be compared by eye; else what the scores span."""
+    if entry.minimum is not None and entry.maximum is not None:
+        return entry.minimum, entry.maximum
+    return row["lowest"], row["highest"]
+
+
+def _aggregate(evaluator: EvaluatorConfig, row: dict[str, Any], distribution: Distribution | None) -> MetricAggregate:
     entry = catalogue.get_evaluator(evaluator.name)
     return MetricAggregate(
         id=evaluator.id,
@@ -87,4 +158,7 @@ def _aggregate(evaluator: EvaluatorConfig, row: dict[str, Any]) -> MetricAggrega
         errors=row["errors"],
         minimum=entry.minimum,
         maximum=entry.maximum,
+        passed=row["passed"],
+        failed=row["failed"],
+        distribution=distribution,
     )

@@ -76,6 +76,7 @@ def test_an_entry_says_what_its_score_means_and_describes_every_parameter(entry:
         "score_meaning",
         "minimum",
         "maximum",
+        "better",
         "params_schema",
     ]
     assert entry["kind"] in {"pass_fail", "number"}

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from records.gates import Gate
-from records.report import MetricAggregate, RunFacts, Slice, build_report, describe_metric
+from records.report import Distribution, MetricAggregate, RunFacts, Slice, build_report, describe_metric
 from records.statistics import Moments
 
 FACTS = RunFacts(
@@ -31,6 +31,11 @@ METRIC_KEYS = [
     "skipped",
     "errors",
     "coverage",
+    "passed",
+    "failed",
+    "minimum",
+    "maximum",
+    "distribution",
 ]
 
 
@@ -55,6 +60,11 @@ def test_a_metric_keeps_every_key_and_writes_zero_as_zero() -> None:
         "skipped": 0,
         "errors": 0,
         "coverage": 1.0,
+        "passed": 0,
+        "failed": 0,
+        "minimum": None,
+        "maximum": None,
+        "distribution": None,
     }
 
 
@@ -62,6 +72,13 @@ def test_rows_that_are_all_in_error_have_no_mean() -> None:
     described = describe_metric(aggregate([], errors=4))
     assert [described[key] for key in ("n", "mean", "std", "ci_low", "ci_high")] == [0, None, None, None, None]
     assert (described["errors"], described["coverage"]) == (4, 0.0)
+
+
+def test_a_distribution_is_shown_as_it_was_counted() -> None:
+    described = describe_metric(
+        aggregate([0.5], kind="number", distribution=Distribution(low=0, high=1, counts=(0, 1)))
+    )
+    assert described["distribution"] == {"low": 0, "high": 1, "counts": [0, 1]}
 
 
 def test_coverage_counts_skipped_rows_and_errors() -> None:

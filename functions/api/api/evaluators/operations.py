@@ -18,6 +18,7 @@ class EvaluatorEntry(ResponseModel):
     score_meaning: str
     minimum: float | None
     maximum: float | None
+    better: str | None
     params_schema: dict[str, Any]
 
 

@@ -115,6 +115,14 @@ class Result(ResponseModel):
     error: Annotated[str | None, Field(description="why it was skipped or failed")]
 
 
+class Distribution(ResponseModel):
+    """How the scores of a metric are spread: bins of the same width from low to high."""
+
+    low: float
+    high: float
+    counts: Annotated[list[int], Field(description="scores in each bin")]
+
+
 class Metric(ResponseModel):
     """What the results of one evaluator add up to. A number that is not known is null, never left out."""
 
@@ -130,6 +138,11 @@ class Metric(ResponseModel):
     skipped: int
     errors: int
     coverage: Annotated[float | None, Field(description="scored share of all results")]
+    passed: Annotated[int, Field(description="scored results that passed; 0 when nothing passes or fails")]
+    failed: int
+    minimum: Annotated[float | None, Field(description="bound that no score of this evaluator can leave")]
+    maximum: float | None
+    distribution: Annotated[Distribution | None, Field(description="null without scores, and for pass_fail")]
 
 
 class GateOutcome(ResponseModel):
@@ -152,6 +165,18 @@ class Usage(ResponseModel):
     cost_usd: float | None
 
 
+class WorstResult(ResponseModel):
+    """A result to look at first: an error, a failure, or one of the worst scores."""
+
+    evaluator: str
+    record: str
+    trial: int
+    status: str
+    score: float | None
+    passed: bool | None
+    error: str | None
+
+
 class Report(ResponseModel):
     """The report of a finished run."""
 
@@ -165,7 +190,8 @@ class Report(ResponseModel):
     usage: Usage
     redactions: dict[str, int]
     slices: list[dict[str, Any]]
-    worst: list[dict[str, Any]]
+    worst: Annotated[list[WorstResult], Field(description="at most ten a metric")]
+    dataset: Annotated[str | None, Field(description="name@version")]
     dataset_sha256: str
     config_sha256: str
     evaluator_versions: dict[str, int]

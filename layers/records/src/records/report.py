@@ -12,6 +12,23 @@ from records.statistics import Moments, summarize_moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How the scores of a metric are spread: a histogram of bins of the same width.
+
+    Parameters
+    ----------
+    low, high
+        Lower end of the first bin and upper end of the last; the same when all scores are.
+    counts
+        Scores in each bin, from low to high. A score on a border counts in the bin above it, one at `high` in the last.
+    """
+
+    low: float
+    high: float
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAggregate:
     """What the results of one evaluator of a run add up to.
 
@@ -25,6 +42,10 @@ class MetricAggregate:
         Of the scores; ``moments.n`` results are scored.
     skipped, errors
         Results that are skipped and in error.
+    passed, failed
+        Scored results that passed and that failed; both 0 when nothing of this metric passes or fails.
+    distribution
+        Of the scores; ``None`` without scores, and for pass/fail, whose mean says it all.
     """
 
     id: str
@@ -36,6 +57,9 @@ class MetricAggregate:
     errors: int
     minimum: float | None = None
     maximum: float | None = None
+    passed: int = 0
+    failed: int = 0
+    distribution: Distribution | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +72,8 @@ class RunFacts:
         Id of the run.
     project, name
         Of the run; a run may have no name.
+    dataset
+        Name and version of the dataset, for people: ``questions@3``.
     dataset_sha256
         Digest of the records that were evaluated, in hex.
     config_sha256
@@ -65,6 +91,7 @@ class RunFacts:
     run: str
     project: str
     name: str | None
+    dataset: str | None = None
     dataset_sha256: str
     config_sha256: str
     records: int
@@ -103,7 +130,8 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
     -------
     dict
         ``id``, ``evaluator``, ``kind``, ``n``, ``mean``, ``std``, ``ci_low``, ``ci_high``, ``scored``, ``skipped``,
-        ``errors``, ``coverage``: the scored share of all results, ``None`` when there is no result.
+        ``errors``, ``coverage``: the scored share of all results, ``None`` when there is no result; ``passed``,
+        ``failed``, ``minimum``, ``maximum`` (of any score of this evaluator), ``distribution``.
     """
     summary = summarize_moments(aggregate.kind, aggregate.moments, minimum=aggregate.minimum, maximum=aggregate.maximum)
     total = summary.n + aggregate.skipped + aggregate.errors
@@ -120,7 +148,18 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
         "skipped": aggregate.skipped,
         "errors": aggregate.errors,
         "coverage": summary.n / total if total else None,
+        "passed": aggregate.passed,
+        "failed": aggregate.failed,
+        "minimum": aggregate.minimum,
+        "maximum": aggregate.maximum,
+        "distribution": _describe_distribution(aggregate.distribution),
     }
+
+
+def _describe_distribution(distribution: Distribution | None) -> dict[str, Any] | None:
+    if distribution is None:
+        return None
+    return {"low": distribution.low, "high": distribution.high, "counts": list(distribution.counts)}
 
 
 def build_report(
@@ -144,7 +183,7 @@ def build_report(
     slices
         Parts of the records by a metadata key.
     worst
-        Results with the lowest scores, as the caller selected them.
+        The worst results of each metric, as the caller selected them.
 
     Returns
     -------
@@ -177,6 +216,7 @@ def build_report(
             for part in slices
         ],
         "worst": [dict(result) for result in worst],
+        "dataset": facts.dataset,
         "dataset_sha256": facts.dataset_sha256,
         "config_sha256": facts.config_sha256,
         "evaluator_versions": {aggregate.evaluator: aggregate.version for aggregate in aggregates},

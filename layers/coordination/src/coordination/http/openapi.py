@@ -161,7 +161,8 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     for status, model in sorted(operation.responses.items()):
         responses[str(status)] = {"description": operation.summary}
         if model is not None:
-            responses[str(status)]["content"] = {"application/json": {"schema": schemas[model]}}
+            others = {media_type: {"schema": {"type": "string"}} for media_type in operation.other_content_types}
+            responses[str(status)]["content"] = {"application/json": {"schema": schemas[model]}} | others
     for status in sorted(_error_statuses(operation)):
         responses[str(status)] = {"$ref": f"#/components/responses/Error{status}"}
     return responses

@@ -134,6 +134,7 @@ class Call:
     query: BaseModel
     body: BaseModel | None
     content: bytes
+    accept: str = "*/*"
     prepared: Any = None
 
     @property
@@ -176,6 +177,8 @@ class Operation:
         Status -> model of the documented successes (None: no JSON body).
     audited_as
         Outcome that its audit event names.
+    other_content_types
+        What it can answer beside JSON, chosen by the Accept header.
     error_statuses
         Errors that it may answer beside those that follow from the rest of its declaration.
     idempotency
@@ -199,6 +202,7 @@ class Operation:
     too_large_advice: str = ""
     responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
     audited_as: Literal["allowed", "reconciled"] = "allowed"
+    other_content_types: tuple[str, ...] = ()
     error_statuses: frozenset[int] = frozenset()
     idempotency: LocalWrite | RemoteWrite | None = None
     prepare: Callable[[Call], Any] | None = None

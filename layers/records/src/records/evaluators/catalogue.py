@@ -84,7 +84,7 @@ def list_evaluators() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``version``, ``kind``, ``description``, ``score_meaning``, ``minimum`` and ``maximum`` of a score
-        (``None`` where there is none), ``params_schema`` (JSON Schema, draft 2020-12).
+        (``None`` where there is none), ``better`` (``higher``, ``lower`` or ``None``), ``params_schema`` (JSON Schema, draft 2020-12).
     """
     return [
         {
@@ -95,6 +95,7 @@ def list_evaluators() -> list[dict[str, Any]]:
             "score_meaning": evaluator.score_meaning,
             "minimum": evaluator.minimum,
             "maximum": evaluator.maximum,
+            "better": evaluator.better,
             "params_schema": evaluator.params.model_json_schema(by_alias=True),
         }
         for evaluator in _load_evaluators().values()

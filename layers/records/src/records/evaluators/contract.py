@@ -111,6 +111,9 @@ class Evaluator[P: EvaluatorParams]:
         Makes a judge from validated parameters.
     minimum, maximum
         Bounds that no score can leave, ``None`` where there is none; an interval is clipped to them.
+    better
+        Which scores are the better ones; ``None`` when neither are (a length). Decides which records a report shows
+        as the worst, and what a comparison calls a regression.
     """
 
     name: str
@@ -122,6 +125,7 @@ class Evaluator[P: EvaluatorParams]:
     build: Callable[[P], Judge]
     minimum: float | None = None
     maximum: float | None = None
+    better: Literal["higher", "lower"] | None = "higher"
 
 
 type AnyEvaluator = Evaluator[Any]

@@ -34,4 +34,5 @@ EVALUATOR = Evaluator(
     params=CostParams,
     build=build_judge,
     minimum=0.0,
+    better="lower",
 )

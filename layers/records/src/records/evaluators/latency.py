@@ -34,4 +34,5 @@ EVALUATOR = Evaluator(
     params=LatencyParams,
     build=build_judge,
     minimum=0.0,
+    better="lower",
 )

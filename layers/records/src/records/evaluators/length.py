@@ -43,4 +43,5 @@ EVALUATOR = Evaluator(
     params=LengthParams,
     build=build_judge,
     minimum=0.0,
+    better=None,
 )

@@ -54,4 +54,5 @@ EVALUATOR = Evaluator(
     params=TokensParams,
     build=build_judge,
     minimum=0.0,
+    better="lower",
 )

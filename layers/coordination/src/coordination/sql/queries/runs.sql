@@ -162,7 +162,7 @@ RETURNING shards_done, shards_total, results_errors;
 -- name: read_finished_run
 -- A running run whose shards are all done, for its report; no row otherwise. Lock: its row.
 SELECT r.id, r.name, r.config, r.config_sha256, r.records_total, r.input_tokens, r.output_tokens, r.cost_usd,
-       r.created_at, r.started_at, s.sha256, clock_timestamp() AS finished_at
+       r.created_at, r.started_at, r.dataset_name, r.dataset_version, s.sha256, clock_timestamp() AS finished_at
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid AND r.state = 'running'
@@ -173,10 +173,44 @@ FOR UPDATE OF r;
 -- What the results of a run add up to, per evaluator. deviations: sum of squared deviations of the scores from their
 -- mean. Reads all results of the run. No lock.
 SELECT evaluator, count(score) AS scored, avg(score) AS mean, regr_sxx(score, score) AS deviations,
+       min(score) AS lowest, max(score) AS highest,
+       count(*) FILTER (WHERE passed) AS passed, count(*) FILTER (WHERE NOT passed) AS failed,
        count(*) FILTER (WHERE status = 'skipped') AS skipped, count(*) FILTER (WHERE status = 'error') AS errors
 FROM evals.run_results
 WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid
 GROUP BY evaluator;
+
+-- name: count_scores_by_bin
+-- Histograms of the scores of some evaluators, empty bins left out. evaluators, lows, highs: in the same order, low <
+-- high, no score outside; bins: how many of the same width. Reads all results of the run. No lock.
+SELECT r.evaluator, least(width_bucket(r.score, e.low, e.high, %(bins)s::integer), %(bins)s::integer) AS bin,
+       count(*) AS scores
+FROM evals.run_results r
+JOIN unnest(%(evaluators)s::text[], %(lows)s::double precision[], %(highs)s::double precision[])
+     AS e (evaluator, low, high) ON e.evaluator = r.evaluator
+WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid AND r.score IS NOT NULL
+GROUP BY r.evaluator, bin;
+
+-- name: list_worst_results
+-- The worst results of each evaluator: errors, then what failed, then the worst scores of what neither passes nor fails.
+-- evaluators, signs, bests: in the same order; sign 1 where higher scores are better, -1 where lower ones are, 0 where
+-- neither is; best: a score that cannot be beaten and so is none of the worst, or NULL. limit: results of each evaluator.
+-- Reads all results of the run. No lock.
+SELECT w.evaluator, w.record, w.trial, w.status, w.score, w.passed, w.error
+FROM (
+    SELECT r.evaluator, r.record, r.record_no, r.trial, r.status, r.score, r.passed, r.error,
+           row_number() OVER (
+               PARTITION BY r.evaluator
+               ORDER BY r.status = 'error' DESC, r.score * e.sign, r.record_no, r.trial) AS place
+    FROM evals.run_results r
+    JOIN unnest(%(evaluators)s::text[], %(signs)s::integer[], %(bests)s::double precision[])
+         AS e (evaluator, sign, best) ON e.evaluator = r.evaluator
+    WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid
+      AND (r.status = 'error' OR NOT r.passed
+           OR (r.status = 'scored' AND r.passed IS NULL AND e.sign <> 0 AND r.score IS DISTINCT FROM e.best))
+) AS w
+WHERE w.place <= %(limit)s::integer
+ORDER BY w.evaluator, w.place;
 
 -- name: finish_run
 -- running -> succeeded or failed with its report. finished_at: as in the report. Lock: its row.
