@@ -35,9 +35,7 @@ class Claim(ResponseModel):
     id: UUID
     principal: str
     operation: str
-    state: Annotated[
-        Literal["in_progress", "uncertain"], Field(description="the owner's deadline not passed, or passed")
-    ]
+    state: Annotated[Literal["in_progress", "uncertain"], Field(description="uncertain: the deadline has passed")]
     claimed_at: Instant
     deadline_at: Annotated[Instant, Field(description="when the owner's invocation ends or ended")]
     expires_at: Annotated[Instant, Field(description="until then the key is blocked unless the claim is resolved")]

@@ -1,19 +1,18 @@
 """Create a run: validate all that can be known, pin its records, queue it. O(1) in the dataset's size."""
 
 import hashlib
-from typing import Any
 from uuid import uuid4
 
 from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256
 from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQuotaExceededError
+from coordination.evaluator_requests import check_evaluators
 from coordination.queries import load_queries
-from coordination.runs import EvaluatorConfig, Progress, Run, RunConfig, RunDataset
+from coordination.runs import Progress, Run, RunConfig, RunDataset
 from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.canonical_json import canonical_json
-from records.evaluators import catalogue
 from records.gates import find_unknown_metrics
 
 from api.projects.store import share_project
@@ -89,24 +88,8 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
 
 
 def _make_config(new: CreateRun) -> RunConfig:
-    faults: list[Fault] = []
-    evaluators: list[EvaluatorConfig] = []
-    for position, wanted in enumerate(new.evaluators):
-        pointer = f"/evaluators/{position}"
-        params: dict[str, Any] = {}
-        try:
-            params = catalogue.validate(wanted.name, wanted.params, at=f"{pointer}/params")
-        except catalogue.UnknownEvaluatorError as error:
-            faults.append(Fault(f"{pointer}/name", str(error)))
-        except catalogue.InvalidParamsError as error:
-            faults += [Fault(problem.pointer, problem.message) for problem in error.problems]
-        evaluators.append(EvaluatorConfig(id=wanted.id or wanted.name, name=wanted.name, params=params))
+    evaluators, faults = check_evaluators(new.evaluators, "/evaluators")
     ids = [evaluator.id for evaluator in evaluators]
-    faults += [
-        Fault(f"/evaluators/{position}/id", f"{name!r} stands twice; give each evaluator an id of its own")
-        for position, name in enumerate(ids)
-        if name in ids[:position]
-    ]
     faults += [Fault(problem.pointer, problem.message) for problem in find_unknown_metrics(new.gates, ids, at="/gates")]
     if new.trials != 1:
         faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))

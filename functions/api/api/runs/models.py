@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from coordination.datasets import DatasetName
+from coordination.evaluator_requests import EvaluatorRequest
 from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
 from coordination.runs import TargetConfig
@@ -16,12 +17,6 @@ type LabelKey = Annotated[
     str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
 ]
 type LabelValue = Annotated[str, StringConstraints(max_length=200)]
-type EvaluatorId = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="names the metric; the evaluator's name by default"
-    ),
-]
 
 
 class DatasetReference(RequestModel):
@@ -30,14 +25,6 @@ class DatasetReference(RequestModel):
     sha256: Sha256 | None = None
     name: DatasetName | None = None
     version: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
-
-
-class EvaluatorRequest(RequestModel):
-    """An evaluator and its parameters."""
-
-    name: Annotated[str, Field(max_length=100, description="in the catalogue: GET /v1/evaluators")]
-    params: Annotated[dict[str, Any], Field(default_factory=dict)]
-    id: EvaluatorId | None = None
 
 
 def _name_to_target(value: Any) -> Any:

@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger
 from coordination.database import Database, connection_string
 from coordination.errors import DatabaseUnavailableError
 from coordination.outbox import Outbox
+from coordination.ports.http_calls import HttpCalls
 from coordination.ports.objects import Objects
 from coordination.ports.queues import QueuePort, SqsQueues
 from coordination.ports.secrets import Secrets
@@ -33,12 +34,15 @@ class Environment:
         The bundle's bucket.
     outbox
         Sends wake-ups.
+    http_calls
+        Calls places outside that projects name.
     """
 
     settings: Settings
     database: Database
     objects: Objects
     outbox: Outbox
+    http_calls: HttpCalls
 
 
 def make_environment(settings: Settings, queues: QueuePort, objects: Objects, secrets: Secrets) -> Environment:
@@ -61,7 +65,7 @@ def make_environment(settings: Settings, queues: QueuePort, objects: Objects, se
     }
     outbox = Outbox(queues, urls, give_back)
     database = Database(load_conninfo, settings.transactions, outbox.send)
-    return Environment(settings, database, objects, outbox)
+    return Environment(settings, database, objects, outbox, HttpCalls(settings.outgoing.allowed_hosts))
 
 
 @cache

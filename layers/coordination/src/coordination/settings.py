@@ -56,6 +56,15 @@ class WorkSettings(Section):
     )
 
 
+class OutgoingSettings(Section):
+    """Which places outside may be called."""
+
+    allowed_hosts: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="project id or * -> hosts (host or host:port) that may be called although they are not public",
+    )
+
+
 class Settings(BaseSettings):
     """All settings of the functions, from the environment."""
 
@@ -72,6 +81,7 @@ class Settings(BaseSettings):
     idempotency: IdempotencySettings = IdempotencySettings()
     transactions: TransactionSettings = TransactionSettings()
     work: WorkSettings = WorkSettings()
+    outgoing: OutgoingSettings = OutgoingSettings()
 
 
 @cache

@@ -132,6 +132,7 @@ def _respond(
         query=query,
         body=body,
         content=request.content if operation.max_content_bytes else b"",
+        is_keyed=opening.key_sha256 is not None,
         accept=request.headers.get("accept") or "*/*",
     )
     if operation.idempotency is not None:

@@ -122,6 +122,8 @@ class Call:
         Path parameters by name.
     query, body
         Validated models; `content` holds a raw upload's bytes instead of a body.
+    is_keyed
+        Whether the call has an Idempotency-Key.
     prepared
         What the operation's `prepare` made, or what the `act` of a remote write returned.
     """
@@ -135,6 +137,7 @@ class Call:
     body: BaseModel | None
     content: bytes
     accept: str = "*/*"
+    is_keyed: bool = False
     prepared: Any = None
 
     @property

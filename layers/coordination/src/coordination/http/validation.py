@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Never
+from typing import Any, Never, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -34,7 +34,7 @@ def read_body[Model: BaseModel](request: Request, model: type[Model]) -> Model:
             f"The body has {len(request.content)} bytes, a JSON body may have {MAX_JSON_BYTES} bytes."
         )
     text = _decode(request.content)
-    _check_json(text)
+    parse_json_object(text)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
@@ -89,8 +89,14 @@ def _decode(content: bytes) -> str:
         raise InvalidRequestError(f"The body is not UTF-8: byte {error.start + 1} cannot be read.") from error
 
 
-def _check_json(text: str) -> None:
-    """Refuse what a lenient parser would let through."""
+def parse_json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object, refusing what a lenient parser would let through.
+
+    Raises
+    ------
+    InvalidRequestError
+        Not a JSON object (RFC 8259), a name twice in one object, NaN or Infinity, a NUL character.
+    """
     if not text.strip():
         raise InvalidRequestError("The body is empty; a JSON object is needed.")
     try:
@@ -105,6 +111,7 @@ def _check_json(text: str) -> None:
         raise InvalidRequestError("The body must be a JSON object.")
     if "\\u0000" in text and _holds_nul(value):
         raise InvalidRequestError("The body holds a NUL character (\\u0000), which cannot be stored.")
+    return cast("dict[str, Any]", value)
 
 
 def _holds_nul(value: Any) -> bool:

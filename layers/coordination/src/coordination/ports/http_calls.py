@@ -1,0 +1,243 @@
+"""Outgoing HTTP to places that a project names: targets, webhooks, sources, sinks.
+
+An address is looked at after DNS resolution and the connection goes to that very address, so a name that resolves
+differently a moment later (DNS rebinding) gains nothing. Redirects are not followed. Link-local, loopback, private,
+multicast and metadata addresses are refused unless the deployment lists the host for the project.
+"""
+
+import ipaddress
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+_MAX_URL_LENGTH = 2000
+_CHUNK_BYTES = 64 * 1024
+
+
+class OutgoingRefusedError(Exception):
+    """The address may not be called; the message says why and is for people."""
+
+
+class OutgoingFailedError(Exception):
+    """The call was tried and brought no usable answer; the message is for people and holds no payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What a server answered.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    headers
+        Lower-case names.
+    body
+        At most the bytes that were asked for.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def retry_after_seconds(self) -> float | None:
+        """Return the seconds in a Retry-After header, or None; a date is not read."""
+        value = self.headers.get("retry-after", "")
+        return float(value) if value.isascii() and value.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A checked address: where to connect, and who must be there.
+
+    Attributes
+    ----------
+    scheme, host, port
+        As in the URL.
+    path
+        Path and query.
+    address
+        The IP address that the check has passed.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    address: str
+
+
+class HttpCalls:
+    """Makes guarded calls.
+
+    Parameters
+    ----------
+    allowed_hosts
+        Project id, or `*` for every project -> hosts (`host` or `host:port`) that may be called although their
+        addresses are not public, also over plain http.
+    """
+
+    def __init__(self, allowed_hosts: Mapping[str, Sequence[str]]) -> None:
+        self._allowed_hosts = allowed_hosts
+
+    def resolve(self, project: str, url: str) -> Destination:
+        """Check an address and find out where it leads.
+
+        Raises
+        ------
+        OutgoingRefusedError
+            The URL is malformed, holds credentials, uses another scheme, or leads to an address that is not public and
+            whose host is not on the deployment's list.
+        OutgoingFailedError
+            The name does not resolve.
+        """
+        parts, host, port = _split(url)
+        is_listed = self._is_listed(project, host, port)
+        if parts.scheme != "https" and not is_listed:
+            raise OutgoingRefusedError("the address must begin with https://")
+        addresses = _look_up(host, port)
+        for address in addresses:
+            if not is_listed and not _is_public(address):
+                raise OutgoingRefusedError(
+                    f"{host} leads to an address that is not public; the deployment's list of allowed hosts must name it"
+                )
+        path = parts.path or "/"
+        return Destination(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path, addresses[0])
+
+    def post(
+        self,
+        project: str,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        max_bytes: int,
+    ) -> HttpAnswer:
+        """POST a body; the whole call, from resolution to the last byte, ends within `timeout_seconds`.
+
+        Raises
+        ------
+        OutgoingRefusedError
+            As `resolve`.
+        OutgoingFailedError
+            No connection, no answer in time, a broken answer, or one of more than `max_bytes`.
+        """
+        return self.send(
+            "POST", self.resolve(project, url), body, headers, timeout_seconds=timeout_seconds, max_bytes=max_bytes
+        )
+
+    def send(
+        self,
+        method: str,
+        destination: Destination,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        max_bytes: int,
+    ) -> HttpAnswer:
+        """Send a request to an address that was resolved; see `post`."""
+        import urllib3
+        from urllib3.exceptions import HTTPError
+
+        until = time.monotonic() + timeout_seconds
+        pool = _pool(destination, timeout_seconds)
+        default_port = 443 if destination.scheme == "https" else 80
+        host = f"[{destination.host}]" if ":" in destination.host else destination.host
+        authority = host if destination.port == default_port else f"{host}:{destination.port}"
+        try:
+            response = pool.urlopen(
+                method,
+                destination.path,
+                body=body,
+                headers={"host": authority, "user-agent": "evalward", **headers},
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                decode_content=False,
+                timeout=urllib3.Timeout(total=timeout_seconds),
+            )
+            try:
+                content = _read(response, max_bytes, until)
+            finally:
+                response.close()
+        except HTTPError as error:
+            raise OutgoingFailedError(f"{authority} gave no usable answer ({type(error).__name__})") from error
+        finally:
+            pool.close()
+        return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
+
+    def _is_listed(self, project: str, host: str, port: int) -> bool:
+        listed = {*self._allowed_hosts.get("*", ()), *self._allowed_hosts.get(project, ())}
+        return host in listed or f"{host}:{port}" in listed
+
+
+def _split(url: str) -> tuple[SplitResult, str, int]:
+    if len(url) > _MAX_URL_LENGTH or any(character <= " " or character == "\x7f" for character in url):
+        raise OutgoingRefusedError(f"the address must have at most {_MAX_URL_LENGTH} characters and no spaces")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise OutgoingRefusedError("the address is not a URL") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OutgoingRefusedError("the address must be a full https:// URL")
+    if parts.username is not None or parts.password is not None:
+        raise OutgoingRefusedError("credentials in an address are not taken; name a secret instead")
+    if port == 0:
+        raise OutgoingRefusedError("the address has no usable port")
+    return parts, parts.hostname, port or (443 if parts.scheme == "https" else 80)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise OutgoingFailedError(f"the name {host} does not resolve") from error
+    return [str(entry[4][0]) for entry in found]
+
+
+def _is_public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        # 64:ff9b::/96 translates to IPv4 as well.
+        if inner is None and ip in ipaddress.IPv6Network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return inner.is_global and not inner.is_multicast
+    return ip.is_global and not ip.is_multicast
+
+
+def _pool(destination: Destination, timeout_seconds: float) -> Any:
+    import urllib3
+
+    timeout = urllib3.Timeout(total=timeout_seconds)
+    if destination.scheme == "http":
+        return urllib3.HTTPConnectionPool(destination.address, destination.port, timeout=timeout, maxsize=1)
+    return urllib3.HTTPSConnectionPool(
+        destination.address,
+        destination.port,
+        timeout=timeout,
+        maxsize=1,
+        # The certificate must be that of the name, although the connection goes to the address.
+        server_hostname=destination.host,
+        assert_hostname=destination.host,
+        cert_reqs="CERT_REQUIRED",
+    )
+
+
+def _read(response: Any, max_bytes: int, until: float) -> bytes:
+    content = bytearray()
+    # A server that sends a byte now and then keeps every single read alive: the whole call has one end.
+    for chunk in response.stream(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_bytes:
+            raise OutgoingFailedError(f"the answer has more than {max_bytes} bytes")
+        if time.monotonic() > until:
+            raise OutgoingFailedError("the answer did not end in time")
+    return bytes(content)
