@@ -18,7 +18,7 @@ from coordination.environment import Environment, load_environment
 from coordination.errors import MethodNotAllowedError, NotFoundError, PayloadTooLargeError, ProblemError
 from coordination.http.authentication import open_call
 from coordination.http.operation import Call, Operation, PublicPage, path_pattern
-from coordination.http.request import Request, read_request
+from coordination.http.request import Request, read_request, read_request_id
 from coordination.http.responses import HttpResponse, encode_answer, encode_error
 from coordination.http.validation import read_body, read_query
 from coordination.http.write_path import perform_write
@@ -47,11 +47,11 @@ def make_handler(operations: Sequence[Operation], pages: Sequence[PublicPage] = 
     app = APIGatewayHttpResolver()
 
     def serve(respond: Respond, path: Mapping[str, str]) -> HttpResponse:
-        request_id = app.lambda_context.aws_request_id
+        event = app.current_event.raw_event
+        request_id = read_request_id(event, app.lambda_context.aws_request_id)
         headers: Headers = {}
         try:
-            request = read_request(app.current_event.raw_event, request_id)
-            request_id = request.request_id
+            request = read_request(event, request_id)
             logger.append_keys(request_id=request_id)
             response = respond(request, path, headers)
         except ProblemError as error:
@@ -88,10 +88,11 @@ def make_handler(operations: Sequence[Operation], pages: Sequence[PublicPage] = 
     methods += [(path_pattern(page.path), "GET") for page in pages]
 
     def refuse_route(request: Request, _path: Mapping[str, str], headers: Headers) -> HttpResponse:
-        allowed = ", ".join(sorted({method for pattern, method in methods if pattern.match(request.path)}))
-        if allowed:
-            headers["allow"] = allowed
-            raise MethodNotAllowedError(f"{request.method} is not possible here; {allowed} is.")
+        allowed = sorted({method for pattern, method in methods if pattern.match(request.path)})
+        # The method itself among them: the path holds a character that no route takes, so there is nothing here.
+        if allowed and request.method not in allowed:
+            headers["allow"] = ", ".join(allowed)
+            raise MethodNotAllowedError(f"{request.method} is not possible here; {headers['allow']} is.")
         raise NotFoundError("There is no such path. GET /docs lists what there is.")
 
     @app.not_found

@@ -51,16 +51,24 @@ class Request:
         return fields
 
 
+def read_request_id(event: Mapping[str, Any], fallback: str) -> str:
+    """Return the gateway's id of a request, or the fallback when the event has none."""
+    return (event.get("requestContext") or {}).get("requestId") or fallback
+
+
 def read_request(event: Mapping[str, Any], fallback_request_id: str) -> Request:
     """Read an event.
 
     Raises
     ------
     InvalidRequestError
-        The body is marked as base64 and is not.
+        The body is marked as base64 and is not; path or query hold characters that no text of ours can hold.
     """
-    context = event.get("requestContext") or {}
-    http = context.get("http") or {}
+    http = (event.get("requestContext") or {}).get("http") or {}
+    path, query = event.get("rawPath") or http.get("path") or "/", event.get("rawQueryString") or ""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    if not all(_is_storable(text) for text in (path, *(part for pair in pairs for part in pair))):
+        raise InvalidRequestError("The address holds a NUL character or half a surrogate pair, which cannot be stored.")
     body = event.get("body") or ""
     if event.get("isBase64Encoded") and body:
         try:
@@ -70,10 +78,14 @@ def read_request(event: Mapping[str, Any], fallback_request_id: str) -> Request:
     else:
         content = body.encode("utf-8", "surrogatepass")
     return Request(
-        request_id=context.get("requestId") or fallback_request_id,
+        request_id=read_request_id(event, fallback_request_id),
         method=str(http.get("method") or "GET").upper(),
-        path=event.get("rawPath") or http.get("path") or "/",
+        path=path,
         headers={name.lower(): value for name, value in (event.get("headers") or {}).items()},
-        query=parse_qsl(event.get("rawQueryString") or "", keep_blank_values=True),
+        query=pairs,
         content=content,
     )
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

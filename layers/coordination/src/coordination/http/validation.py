@@ -105,6 +105,9 @@ def parse_json_object(text: str) -> dict[str, Any]:
         raise InvalidRequestError(
             f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
         ) from error
+    except ValueError as error:
+        # Python refuses to read integers of more than 4300 digits.
+        raise InvalidRequestError("The body holds a number with too many digits.") from error
     except RecursionError as error:
         raise InvalidRequestError("The body is nested too deeply.") from error
     if not isinstance(value, dict):
@@ -115,15 +118,20 @@ def parse_json_object(text: str) -> dict[str, Any]:
 
 
 def _holds_nul(value: Any) -> bool:
-    match value:
-        case str():
-            return "\0" in value
-        case list():
-            return any(_holds_nul(item) for item in value)
-        case dict():
-            return any(_holds_nul(name) or _holds_nul(item) for name, item in value.items())
-        case _:
-            return False
+    # Not recursive: what the parser takes may be nested deeper than Python's stack.
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text if "\0" in text:
+                return True
+            case list() as items:
+                waiting += cast("list[Any]", items)
+            case dict() as fields:
+                for name, item in cast("dict[str, Any]", fields).items():
+                    waiting += (name, item)
+            case _:
+                pass
+    return False
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +139,9 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         names = [name for name, _ in pairs]
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise InvalidRequestError.at([Fault(f"/{name}", "the name stands twice in one object") for name in twice])
+        raise InvalidRequestError.at(
+            [Fault(json_pointer([name]), "the name stands twice in one object") for name in twice]
+        )
     return fields
 
 
