@@ -147,9 +147,13 @@ class _RowReader:
         while True:
             if self._skip_space() != '"':
                 self._fail("a name in double quotes")
-            self._path.append("")
+            problems_before = len(self.problems)
             name = self._read_string()
-            self._path[-1] = name
+            self._path.append(name)
+            # What is wrong with a name is found before the name is known.
+            place = write_pointer(self._path)
+            named = [problem._replace(field=place) for problem in self.problems[problems_before:]]
+            self.problems[problems_before:] = named
             if name in members:
                 self._note("duplicate_key", f"the name {_show(name)} occurs twice in one object: keep one of them")
             if self._skip_space() != ":":
