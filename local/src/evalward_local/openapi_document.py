@@ -1,10 +1,11 @@
-"""Write the OpenAPI document from the declarations of both functions that serve HTTP."""
+"""Write the OpenAPI document from the declarations of the functions that serve HTTP."""
 
 import json
 from pathlib import Path
 
 import api.operations
 import dataset_conversion.operations
+import run_evaluation.operations
 from coordination.http.openapi import build_openapi
 
 DOCUMENT = Path("functions/api/api/reference/openapi.json")
@@ -12,7 +13,11 @@ DOCUMENT = Path("functions/api/api/reference/openapi.json")
 
 def render_openapi() -> str:
     """Return the document as it is checked in: JSON, two spaces, ended by a line feed."""
-    operations = (*api.operations.OPERATIONS, *dataset_conversion.operations.OPERATIONS)
+    operations = (
+        *api.operations.OPERATIONS,
+        *dataset_conversion.operations.OPERATIONS,
+        *run_evaluation.operations.OPERATIONS,
+    )
     return json.dumps(build_openapi(operations, api.operations.PAGES), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -107,7 +107,7 @@ def _describe(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         described["requestBody"] = {
             "required": True,
             "description": f"the file, at most {operation.max_content_bytes} bytes; the content type is not looked at",
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {operation.content_type: {"schema": {"type": "string", "format": "binary"}}},
         }
     return described
 

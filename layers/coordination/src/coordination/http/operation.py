@@ -124,6 +124,8 @@ class Call:
         Validated models; `content` holds a raw upload's bytes instead of a body.
     is_keyed
         Whether the call has an Idempotency-Key.
+    accept
+        The Accept header: which media types the caller takes (RFC 9110, 12.5.1).
     prepared
         What the operation's `prepare` made, or what the `act` of a remote write returned.
     """
@@ -174,6 +176,8 @@ class Operation:
         Models; no `body` means that none is read.
     max_content_bytes
         For a raw upload: the largest body, in bytes. Its content type is not looked at.
+    content_type
+        Of a raw upload, as documented; it is not looked at.
     too_large_advice
         What to do with a larger one.
     responses
@@ -202,6 +206,7 @@ class Operation:
     query: type[QueryModel] = NoQuery
     body: type[BaseModel] | None = None
     max_content_bytes: int = 0
+    content_type: str = "application/octet-stream"
     too_large_advice: str = ""
     responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
     audited_as: Literal["allowed", "reconciled"] = "allowed"
