@@ -1,5 +1,6 @@
 """`/evaluate`: score a few records at once and answer frame by frame."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from coordination.errors import InvalidRequestError, ProblemError, TooLittleTime
 from coordination.http.problem import problem_document
 from coordination.idempotency.remote_write import EffectBoundary
 from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
-from records.evaluators.contract import Scorer
+from records.evaluators.contract import Score, Scorer, failed_to_score
 from records.record import Record
 from records.report import MetricAggregate, describe_metric
 from records.statistics import Moments
@@ -124,13 +125,15 @@ class _Summary:
     def __init__(self, scorers: Sequence[tuple[str, Scorer]]) -> None:
         self._scorers = scorers
         self._scores: dict[str, list[float]] = {evaluator_id: [] for evaluator_id, _ in scorers}
-        self._counts = {evaluator_id: {"skipped": 0, "error": 0} for evaluator_id, _ in scorers}
+        self._counts: dict[str, Counter[str]] = {evaluator_id: Counter() for evaluator_id, _ in scorers}
 
-    def add(self, evaluator_id: str, status: str, score: float | None) -> None:
-        if score is not None:
-            self._scores[evaluator_id].append(score)
-        else:
-            self._counts[evaluator_id][status] += 1
+    def add(self, evaluator_id: str, score: Score) -> None:
+        counts = self._counts[evaluator_id]
+        counts[score.status] += 1
+        if score.score is not None:
+            self._scores[evaluator_id].append(score.score)
+        if score.passed is not None:
+            counts["passed" if score.passed else "failed"] += 1
 
     def describe(self) -> list[dict[str, Any]]:
         return [
@@ -143,6 +146,8 @@ class _Summary:
                     moments=Moments.of(self._scores[evaluator_id]),
                     skipped=self._counts[evaluator_id]["skipped"],
                     errors=self._counts[evaluator_id]["error"],
+                    passed=self._counts[evaluator_id]["passed"],
+                    failed=self._counts[evaluator_id]["failed"],
                     minimum=scorer.evaluator.minimum,
                     maximum=scorer.evaluator.maximum,
                 )
@@ -156,14 +161,16 @@ def _score(
 ) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for evaluator_id, scorer in scorers:
-        if failure is not None:
-            status, value, passed, message = "error", None, None, failure
-        else:
-            score = scorer(record)
-            status, value, passed, message = score.status, score.score, score.passed, score.message
-        summary.add(evaluator_id, status, value)
+        score = scorer(record) if failure is None else failed_to_score(failure)
+        summary.add(evaluator_id, score)
         results.append(
-            {"evaluator": evaluator_id, "status": status, "score": value, "passed": passed, "error": message}
+            {
+                "evaluator": evaluator_id,
+                "status": score.status,
+                "score": score.score,
+                "passed": score.passed,
+                "error": score.message,
+            }
         )
     frame: dict[str, Any] = {"record": record.id, "results": results}
     if has_target and failure is None:
