@@ -6,7 +6,7 @@ from coordination.errors import NotFoundError, ProjectExistsError
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
 
 from api.projects.models import CreateProject, Project, Quotas, UpdateProject
-from api.projects.store import find_project, insert_project, list_project_rows, update_project_row
+from api.projects.store import find_project, insert_project, list_project_rows, lock_project, update_project_row
 
 
 def create_project(transaction: Transaction, new: CreateProject, principal: Principal) -> Project:
@@ -38,16 +38,15 @@ def get_project(transaction: Transaction, project: str) -> Project:
 
 
 def update_project(transaction: Transaction, project: str, update: UpdateProject) -> Project:
-    """Change the fields that were sent.
+    """Change the fields that were sent. Lock: the project's row, so that two changes at once both count.
 
     Raises
     ------
     NotFoundError
         It is gone.
     """
-    before = get_project(transaction, project)
-    after = before.model_copy(update=update.changes())
-    changed = update_project_row(transaction, _row(project, after))
+    before = lock_project(transaction, project)
+    changed = before and update_project_row(transaction, _row(project, update.apply_to(before)))
     if changed is None:
         raise NotFoundError(f"There is no project {project!r}.")
     return changed

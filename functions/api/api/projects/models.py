@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from coordination.models import Instant, ProjectId, RequestModel, ResponseModel
-from pydantic import Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
 from api.projects.retention import RetentionPeriod
 
@@ -27,17 +27,34 @@ class CreateProject(RequestModel):
     paused: Annotated[bool, Field(description="a paused project takes writes and dispatches no work")] = False
 
 
+class UpdateQuotas(Quotas):
+    """Quotas to change; those left out stay, null lifts one."""
+
+    @model_serializer(mode="wrap")
+    def _write_what_was_sent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _only_set(self, write(self))
+
+
 class UpdateProject(RequestModel):
-    """Fields to change; those left out stay."""
+    """Fields to change; those left out stay. The defaults are never applied."""
 
-    description: Description | None = None
-    quotas: Quotas | None = None
+    description: Description = ""
+    quotas: UpdateQuotas = UpdateQuotas()
     run_retention: RetentionPeriod | None = None
-    paused: bool | None = None
+    paused: bool = False
 
-    def changes(self) -> dict[str, Any]:
-        """Return the fields that were sent, with their values (null included)."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
+    @model_serializer(mode="wrap")
+    def _write_what_was_sent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A field left out and a field sent with its default are two requests, to an Idempotency-Key too.
+        return _only_set(self, write(self))
+
+    def apply_to(self, project: "Project") -> "Project":
+        """Return the project with the fields that were sent."""
+        changes = {name: getattr(self, name) for name in self.model_fields_set}
+        if "quotas" in changes:
+            limits = {name: getattr(self.quotas, name) for name in self.quotas.model_fields_set}
+            changes["quotas"] = project.quotas.model_copy(update=limits)
+        return project.model_copy(update=changes)
 
 
 class Project(ResponseModel):
@@ -51,3 +68,7 @@ class Project(ResponseModel):
     created_at: Instant
     created_by: str
     updated_at: Instant
+
+
+def _only_set(model: BaseModel, fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name in model.model_fields_set}

@@ -29,6 +29,12 @@ def share_project(transaction: Transaction, project: str) -> Project | None:
     return to_project(row) if row else None
 
 
+def lock_project(transaction: Transaction, project: str) -> Project | None:
+    """Return a project and keep it for this transaction alone; None when it is gone."""
+    row = transaction.fetch_one(_QUERIES["lock_project"], {"id": project})
+    return to_project(row) if row else None
+
+
 def update_project_row(transaction: Transaction, fields: dict[str, Any]) -> Project | None:
     """Write all changeable fields of a project; None when it is gone."""
     row = transaction.fetch_one(_QUERIES["update_project"], fields)

@@ -36,3 +36,10 @@ SELECT id, description, max_stored_runs, max_dataset_bytes, run_retention, pause
 FROM coordination.projects
 WHERE id = %(id)s::text
 FOR SHARE;
+
+-- name: lock_project
+-- Read a project in order to change it. Lock: its row, until the transaction ends.
+SELECT id, description, max_stored_runs, max_dataset_bytes, run_retention, paused, created_at, created_by, updated_at
+FROM coordination.projects
+WHERE id = %(id)s::text
+FOR UPDATE;
