@@ -25,6 +25,7 @@ from coordination.environment import Environment, make_environment
 from coordination.errors import ProblemError
 from coordination.http import border
 from coordination.http.request import Request
+from coordination.http.responses import encode_error
 from coordination.ports.objects import Objects
 from coordination.ports.secrets import Secrets
 from coordination.settings import QueueSettings, Settings, StorageSettings
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 BUCKET = "evalward-test"
 OPERATIONS = {operation.id: operation for operation in api.operations.OPERATIONS}
-OWNER_GRANTS = [{"project": "*", "role": "owner"}]
 
 
 class QueueIsDownError(Exception):
@@ -369,12 +369,13 @@ class Order:
             headers["idempotency-key"] = self.idempotency_key
         request = Request(str(uuid.uuid4()), "POST", "/", headers, [], orjson.dumps(self.body))
         operation, deadline = OPERATIONS[self.operation], Deadline.of_invocation(Context())
+        answered: dict[str, str] = {}
         try:
-            response = border._respond(operation, request, self.path, environment, deadline)
+            response = border._respond(operation, request, self.path, answered, environment, deadline)
         except ProblemError as error:
-            response = border._problem_response(error, request.request_id)
+            response = encode_error(error, request.request_id)
         content = response.body if isinstance(response.body, bytes) else (response.body or "").encode()
-        sent = {name.lower(): str(value) for name, value in response.headers.items()}
+        sent = {name.lower(): str(value) for name, value in (response.headers | answered).items()}
         return Reply(response.status_code, sent | {"content-type": response.content_type or ""}, content)
 
 
