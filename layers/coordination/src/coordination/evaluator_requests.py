@@ -13,7 +13,7 @@ from coordination.runs import EvaluatorConfig
 type EvaluatorId = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="names the metric; the evaluator's name by default"
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="names the metric; by default the evaluator's name"
     ),
 ]
 
