@@ -37,6 +37,18 @@ MESSAGE = {
     "awsRegion": "us-east-1",
 }
 NUDGE = {"kind": "run", "project": "nowhere", "ref_id": "00000000-0000-4000-8000-000000000000"}
+SCHEDULED = {
+    "version": "0",
+    "id": "f3ec0a4c-4d4c-4b0e-9c0e-6f2c3c8f5a11",
+    "detail-type": "Scheduled Event",
+    "source": "aws.scheduler",
+    "account": "123456789012",
+    "time": "2026-03-12T19:03:00Z",
+    "region": "us-east-1",
+    "resources": ["arn:aws:scheduler:us-east-1:123456789012:schedule/default/pulse"],
+    "detail": "{}",
+}
+# A function that is not named here is one that a schedule invokes with nothing to say.
 EVENTS: dict[str, dict[str, Any]] = {
     "ApiFunction": {
         "version": "2.0",
@@ -68,17 +80,7 @@ EVENTS: dict[str, dict[str, Any]] = {
         "Records": [{**MESSAGE, "body": json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "b"})}]
     },
     "RunEvaluationFunction": {"Records": [{**MESSAGE, "body": json.dumps(NUDGE)}]},
-    "DeliveryFunction": {
-        "version": "0",
-        "id": "f3ec0a4c-4d4c-4b0e-9c0e-6f2c3c8f5a11",
-        "detail-type": "Scheduled Event",
-        "source": "aws.scheduler",
-        "account": "123456789012",
-        "time": "2026-03-12T19:03:00Z",
-        "region": "us-east-1",
-        "resources": ["arn:aws:scheduler:us-east-1:123456789012:schedule/default/pulse"],
-        "detail": "{}",
-    },
+    "RetentionSweepFunction": {"sweep": "idempotency"},
     "SchemaMigrationFunction": {
         "RequestType": "Delete",
         "ServiceToken": "arn:aws:lambda:us-east-1:123456789012:function:migration",
@@ -143,7 +145,7 @@ def test_the_emulator_gets_the_same_answer_as_the_stack(
     function_id: str, built_stack: StackFile, locations: dict[str, CodeLocation]
 ) -> None:
     with answer_desk() as (response_url, answers), httpx.Client(trust_env=False, timeout=60) as client:
-        event = EVENTS[function_id]
+        event = EVENTS.get(function_id, SCHEDULED)
         if "RequestType" in event:
             event = {**event, "ResponseURL": response_url}
         ours = client.post(f"{built_stack.control_url}/functions/{function_id}/invoke", json=event)

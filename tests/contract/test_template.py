@@ -171,19 +171,20 @@ def test_the_pulse_is_found_by_its_event_name_and_fires_every_minute() -> None:
     assert Schedule(logical_id, schedule["Name"], "PulseSchedule", expression, "f", None, "aws.scheduler").arn
 
 
-def test_the_api_has_one_explicit_route_and_the_default() -> None:
-    paths = properties_of("HttpApi")["Body"]["paths"]
-    functions = {
+def test_each_route_calls_its_function() -> None:
+    routes = {
         f"{method} {path}": operation["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"]
-        for path, operations in paths.items()
+        for path, operations in properties_of("HttpApi")["Body"]["paths"].items()
         for method, operation in operations.items()
     }
-    assert set(functions) == {
-        "post /v1/projects/{project}/datasets",
-        "x-amazon-apigateway-any-method $default",
+    expected = {
+        "post /v1/projects/{project}/datasets": "DatasetConversionFunction",
+        "post /v1/projects/{project}/evaluate": "RunEvaluationFunction",
+        "x-amazon-apigateway-any-method $default": "ApiFunction",
     }
-    assert "${DatasetConversionFunction.Arn}" in functions["post /v1/projects/{project}/datasets"]
-    assert "${ApiFunction.Arn}" in functions["x-amazon-apigateway-any-method $default"]
+    assert set(routes) == set(expected)
+    for route, function_id in expected.items():
+        assert f"/${{{function_id}.Arn}}/" in routes[route]
 
 
 def test_the_bucket_is_private_encrypted_and_forgets_what_came_in() -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.s3 import notifications
+from moto.sqs.models import Queue
 from werkzeug.serving import make_server
 
 _sequence = itertools.count(1)
@@ -43,6 +44,21 @@ def complete_s3_events() -> None:
     notifications._get_s3_event = make_complete_event  # pyright: ignore[reportPrivateUsage]
 
 
+def guard_queues() -> None:
+    """Let a queue lose no message that is sent while another is deleted.
+
+    Deleting replaces the list of messages by a copy without the deleted one; what is added to the old list meanwhile is
+    gone. Sending holds the queue's lock, deleting has to as well.
+    """
+    delete_message: Any = Queue.delete_message
+
+    def delete_message_under_lock(queue: Any, receipt_handle: str) -> None:
+        with queue._messages_lock:
+            delete_message(queue, receipt_handle)
+
+    setattr(Queue, "delete_message", delete_message_under_lock)  # noqa: B010
+
+
 def serve(descriptor: int) -> None:
     """Serve on an inherited listening socket until killed.
 
@@ -54,6 +70,7 @@ def serve(descriptor: int) -> None:
     # Objects beyond this size would go to files in a temporary folder nobody empties.
     os.environ.setdefault("MOTO_S3_DEFAULT_KEY_BUFFER_SIZE", str(256 * 1024 * 1024))
     complete_s3_events()
+    guard_queues()
     app: Any = DomainDispatcherApplication(create_backend_app)
     make_server("127.0.0.1", 0, app, threaded=True, request_handler=_QuietHandler, fd=descriptor).serve_forever()
 

@@ -16,7 +16,7 @@ from evalward_local.functions import RequestTooLargeError, TooManyRequestsError
 from evalward_local.resources import EventSource
 
 _log = logging.getLogger(__name__)
-_LONG_POLL_SECONDS = 20
+_LONG_POLL_SECONDS = 5
 _MOST_MESSAGES_PER_CALL = 10
 _PAUSE_AFTER_ERROR_SECONDS = 1.0
 # A message that waits for an environment is on the clock of its visibility timeout.
