@@ -4,6 +4,7 @@ import hashlib
 from uuid import uuid4
 
 from coordination.access import Principal
+from coordination.advisory_locks import take_lock
 from coordination.database import Transaction
 from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256
 from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQuotaExceededError
@@ -127,9 +128,7 @@ def _check_quota(transaction: Transaction) -> None:
     limit = project.quotas.max_stored_runs
     if limit is None:
         return
-    transaction.submit(
-        load_queries("locks")["take_advisory_lock"], {"namespace": "stored-runs", "name": transaction.tenant}
-    )
+    take_lock(transaction, "stored-runs", transaction.tenant)
     # A statement of its own after the lock: its snapshot sees what the transaction before us committed.
     row = transaction.fetch_one(_QUERIES["count_runs"], {"tenant": transaction.tenant})
     if row is not None and row["runs"] >= limit:

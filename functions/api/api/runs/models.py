@@ -1,6 +1,6 @@
 """Runs as the API takes them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from coordination.datasets import DatasetName
 from coordination.evaluator_requests import EvaluatorRequest
@@ -81,6 +81,15 @@ class WaitQuery(QueryModel):
     wait_seconds: Annotated[
         int, Field(ge=0, le=20, description="answer when the run has ended, at the latest after this long")
     ] = 0
+
+
+class ReportQuery(QueryModel):
+    """In which form to answer."""
+
+    format: Annotated[
+        Literal["json", "html", "markdown", "junit"] | None,
+        Field(description="instead of the Accept header, for a link or a browser"),
+    ] = None
 
 
 class ResultQuery(PageQuery):
@@ -164,6 +173,14 @@ class WorstResult(ResponseModel):
     error: str | None
 
 
+class Slice(ResponseModel):
+    """The part of the records that have one value of a metadata key."""
+
+    key: str
+    value: Any
+    metrics: list[Metric]
+
+
 class Report(ResponseModel):
     """The report of a finished run."""
 
@@ -176,7 +193,7 @@ class Report(ResponseModel):
     records: int
     usage: Usage
     redactions: dict[str, int]
-    slices: list[dict[str, Any]]
+    slices: list[Slice]
     worst: Annotated[list[WorstResult], Field(description="at most ten a metric")]
     dataset: Annotated[str | None, Field(description="name@version")]
     dataset_sha256: str

@@ -8,8 +8,10 @@ from coordination.runs import Run
 from api.runs.change_run import cancel_run, label_run, resume_run
 from api.runs.create_run import create_run
 from api.runs.delete_run import delete_run
-from api.runs.models import CreateRun, Report, Result, ResultQuery, RunQuery, UpdateRun, WaitQuery
+from api.runs.models import CreateRun, Report, ReportQuery, Result, ResultQuery, RunQuery, UpdateRun, WaitQuery
 from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
+from api.runs.reports.media_types import MEDIA_TYPES, choose_format
+from api.runs.reports.present_report import present_report
 
 
 def _create(call: Call, transaction: Transaction) -> Answer:
@@ -35,7 +37,8 @@ def _results(call: Call, transaction: Transaction) -> Answer:
 
 
 def _report(call: Call, transaction: Transaction) -> Answer:
-    return Answer(200, read_report(transaction, parse_run_id(call.path["run"])))
+    report = read_report(transaction, parse_run_id(call.path["run"]))
+    return present_report(report, call.query_as(ReportQuery).format or choose_format(call.accept))
 
 
 def _cancel(call: Call, transaction: Transaction) -> Answer:
@@ -104,8 +107,10 @@ OPERATIONS = (
         id="runs.report",
         method="GET",
         path=f"{_RUN}/report",
-        summary="Read the report of a finished run.",
+        summary="Read the report of a finished run: JSON, an HTML page, Markdown, or JUnit XML for CI.",
         permission="runs.read",
+        query=ReportQuery,
+        other_content_types=tuple(MEDIA_TYPES.values())[1:],
         responses={200: Report},
         error_statuses=frozenset({409}),
         handle=_report,

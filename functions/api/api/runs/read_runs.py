@@ -8,7 +8,7 @@ from uuid import UUID
 from coordination.clock import Deadline
 from coordination.database import Database, Transaction
 from coordination.errors import NotFoundError, RunNotFinishedError, RunWithoutReportError
-from coordination.http.pages import Page, decode_cursor, make_page
+from coordination.http.pages import Page, decode_cursor, make_page, read_number, read_text
 from coordination.queries import load_queries
 from coordination.runs import TERMINAL_STATES, Run, to_run
 
@@ -92,7 +92,7 @@ def list_results(transaction: Transaction, run_id: UUID, query: ResultQuery) -> 
     NotFoundError
         There is no such run.
     """
-    after = decode_cursor("results", query.cursor, int, int, str)
+    after = decode_cursor("results", query.cursor, read_number(2**31 - 1), read_number(2**15 - 1), read_text)
     run = transaction.submit(_QUERIES["read_run_state"], {"tenant": transaction.tenant, "id": run_id})
     rows = transaction.fetch_all(
         _QUERIES["list_results"],

@@ -1,0 +1,264 @@
+"""A report as one self-contained HTML page: no script, nothing loaded; for a screen, a phone, the dark and paper."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from api.runs.models import GateOutcome, Metric, Report, WorstResult
+from api.runs.reports.markup import Child, Html, element, join
+from api.runs.reports.page_style import STYLE
+from api.runs.reports.plots import draw_histogram, draw_interval, draw_outcomes
+from api.runs.reports.wording import (
+    UNKNOWN,
+    write_condition,
+    write_cost,
+    write_duration,
+    write_instant,
+    write_interval,
+    write_number,
+    write_outcome,
+    write_share,
+    write_verdict,
+)
+
+CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""What the page needs, and nothing else: were a value ever not escaped, no script of it would run."""
+
+
+def render_html(report: Report) -> str:
+    """Write the page. Every value is escaped by construction (`api.runs.reports.markup`)."""
+    title = report.name or f"run {report.run}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{'Passed' if report.passed else 'Failed'}: {title}"),
+        element("style", STYLE),
+    )
+    main = element(
+        "main",
+        _header(report, title),
+        _facts(report),
+        _gates(report.gates),
+        _metrics(report),
+        _distributions(report.metrics),
+        _worst(report.worst),
+        _slices(report),
+        _redactions(report),
+        _provenance(report),
+    )
+    return f"<!doctype html>\n{element('html', head, element('body', main), lang='en')}\n"
+
+
+def _header(report: Report, title: str) -> Html:
+    kind, word = ("good", "Passed") if report.passed else ("bad", "Failed")
+    return element(
+        "header",
+        element("p", "evaluation report", class_="brand"),
+        element("div", element("h1", element("bdi", title)), _badge(kind, word), class_="headline"),
+        element("p", write_verdict(report), class_="verdict"),
+    )
+
+
+def _badge(kind: str, word: str) -> Html:
+    mark = {"good": "✓", "bad": "✕"}[kind]
+    return element("span", element("span", mark, aria_hidden="true"), f" {word}", class_=f"badge {kind}")
+
+
+def _facts(report: Report) -> Html:
+    usage = report.usage
+    facts = [
+        ("Records", f"{report.records:,}"),
+        ("Coverage", write_share(_coverage(report.metrics))),
+        ("Duration", write_duration(report)),
+        ("Input tokens", write_number(usage.input_tokens)),
+        ("Output tokens", write_number(usage.output_tokens)),
+        ("Cost", write_cost(usage.cost_usd)),
+    ]
+    return element("dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts],
+                   class_="facts")  # fmt: skip
+
+
+def _coverage(metrics: Sequence[Metric]) -> float | None:
+    results = sum(metric.scored + metric.skipped + metric.errors for metric in metrics)
+    return sum(metric.scored for metric in metrics) / results if results else None
+
+
+def _section(title: str, *children: Child, note: str | None = None) -> Html:
+    return element(
+        "section",
+        element("h2", title),
+        element("p", note, class_="muted") if note else None,
+        *children,
+    )
+
+
+def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Child]], caption: str) -> Html:
+    """Make a table whose rows become cards on a narrow screen; the roles keep it a table for a screen reader then."""
+    head = element(
+        "tr",
+        [element("th", name, scope="col", role="columnheader", class_=kind or None) for name, kind in columns],
+        role="row",
+    )
+    body = [
+        element(
+            "tr",
+            [
+                element("td", element("div", cell), role="cell", data_label=name, class_=kind or None)
+                for (name, kind), cell in zip(columns, row, strict=True)
+            ],
+            role="row",
+        )
+        for row in rows
+    ]
+    return element(
+        "table",
+        element("caption", caption, class_="hidden"),
+        element("thead", head, role="rowgroup"),
+        element("tbody", body, role="rowgroup"),
+        role="table",
+    )
+
+
+def _gates(gates: Sequence[GateOutcome]) -> Html | None:
+    if not gates:
+        return None
+    columns = (("Gate", ""), ("Asks for", ""), ("Value", "number"), ("Outcome", ""))
+    rows: list[Sequence[Child]] = [
+        (
+            element("bdi", gate.metric, class_="name"),
+            write_condition(gate),
+            write_number(gate.value),
+            join(
+                (
+                    _badge("good", "passed") if gate.passed else _badge("bad", "failed"),
+                    element("span", f" {gate.reason}", class_="reason") if gate.reason else None,
+                )
+            ),
+        )
+        for gate in gates
+    ]
+    return _section("Gates", _table(columns, rows, "Gates, what they ask for and whether they passed"))
+
+
+def _metrics(report: Report) -> Html:
+    columns = (
+        ("Metric", ""), ("Mean", "number"), ("95 % interval", "wide"), ("n", "number"), ("Skipped", "number"),
+        ("Errors", "number"), ("Coverage", "number"),
+    )  # fmt: skip
+    rows: list[Sequence[Child]] = []
+    for metric in report.metrics:
+        gates = [gate for gate in report.gates if gate.metric == metric.id]
+        name = [element("bdi", metric.id, class_="name")]
+        if metric.evaluator != metric.id:
+            name.append(element("span", element("bdi", metric.evaluator), class_="muted small block"))
+        rows.append(
+            (
+                join(name),
+                element("strong", write_number(metric.mean)),
+                draw_interval(metric, gates),
+                f"{metric.n:,}",
+                f"{metric.skipped:,}",
+                element("span", f"{metric.errors:,}", class_="bad-text" if metric.errors else None),
+                write_share(metric.coverage),
+            )
+        )
+    note = "Wilson intervals for pass/fail, Student's t for numbers. A dashed line is a gate."
+    return _section("Metrics", _table(columns, rows, "Metrics with their means and intervals"), note=note)
+
+
+def _distributions(metrics: Sequence[Metric]) -> Html | None:
+    cards = [_distribution(metric) for metric in metrics if metric.scored or metric.skipped or metric.errors]
+    return _section("Scores", element("div", cards, class_="cards")) if cards else None
+
+
+def _distribution(metric: Metric) -> Html:
+    decided = metric.passed + metric.failed
+    parts = [("good-fill", "passed", metric.passed), ("bad-fill", "failed", metric.failed)]
+    parts += [("scored-fill", "scored", metric.scored - decided)]
+    parts += [("skipped-fill", "skipped", metric.skipped), ("error-fill", "errors", metric.errors)]
+    legend = [
+        element("li", element("span", class_=f"key {kind}", aria_hidden="true"), f"{count:,} {name}")
+        for kind, name, count in parts
+        if count
+    ]
+    return element(
+        "figure",
+        element("figcaption", element("bdi", metric.id, class_="name")),
+        draw_histogram(metric.distribution, metric.mean) if metric.distribution else None,
+        draw_outcomes(parts),
+        element("ul", legend, class_="legend"),
+        class_="card",
+    )
+
+
+def _worst(worst: Sequence[WorstResult]) -> Html | None:
+    if not worst:
+        return None
+    columns = (("Record", ""), ("Outcome", ""), ("Score", "number"), ("Why", "wide"))
+    tables: list[Html] = []
+    for evaluator, results in groupby(worst, key=lambda result: result.evaluator):
+        rows: list[Sequence[Child]] = [
+            (
+                element("bdi", result.record, class_="id"),
+                _outcome(result),
+                write_number(result.score),
+                result.error or UNKNOWN,
+            )
+            for result in results
+        ]
+        tables += [
+            element("h3", element("bdi", evaluator)),
+            _table(columns, rows, f"Worst records of {evaluator}"),
+        ]
+    note = "At most ten a metric: errors first, then failures, then the worst scores."
+    return _section("Worst records", *tables, note=note)
+
+
+def _outcome(result: WorstResult) -> Html:
+    is_bad = result.status == "error" or result.passed is False
+    return element("span", write_outcome(result), class_="bad-text" if is_bad else "muted")
+
+
+def _slices(report: Report) -> Html | None:
+    if not report.slices:
+        return None
+    columns = (("Key", ""), ("Value", ""), ("Metric", ""), ("Mean", "number"), ("95 % interval", ""), ("n", "number"))
+    rows: list[Sequence[Child]] = [
+        (
+            element("bdi", part.key),
+            element("bdi", str(part.value)),
+            element("bdi", metric.id),
+            write_number(metric.mean),
+            write_interval(metric),
+            f"{metric.n:,}",
+        )
+        for part in report.slices
+        for metric in part.metrics
+    ]
+    return _section("Slices", _table(columns, rows, "Metrics by a metadata key"))
+
+
+def _redactions(report: Report) -> Html | None:
+    if not report.redactions:
+        return None
+    columns = (("What", ""), ("Replaced", "number"))
+    rows: list[Sequence[Child]] = [(kind, f"{count:,}") for kind, count in sorted(report.redactions.items())]
+    return _section("Redactions", _table(columns, rows, "What was replaced in the records, and how often"))
+
+
+def _provenance(report: Report) -> Html:
+    versions = ", ".join(f"{name} v{version}" for name, version in sorted(report.evaluator_versions.items()))
+    facts = [
+        ("Project", report.project),
+        ("Run", report.run),
+        ("Dataset", report.dataset or UNKNOWN),
+        ("Dataset SHA-256", report.dataset_sha256),
+        ("Config SHA-256", report.config_sha256),
+        ("Evaluators", versions or UNKNOWN),
+        ("Created", write_instant(report.created_at)),
+        ("Started", write_instant(report.started_at)),
+        ("Finished", write_instant(report.finished_at)),
+    ]
+    pairs = [element("div", element("dt", name), element("dd", element("bdi", value))) for name, value in facts]
+    return _section("Made from", element("dl", pairs, class_="provenance"))

@@ -1,0 +1,97 @@
+"""A report as Markdown (GitHub's): for a pull request, a ticket or a chat."""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from api.runs.models import Report
+from api.runs.reports.wording import (
+    UNKNOWN,
+    write_condition,
+    write_cost,
+    write_duration,
+    write_instant,
+    write_interval,
+    write_number,
+    write_outcome,
+    write_share,
+    write_verdict,
+)
+
+_SPECIAL = re.compile(r"[\\`*_\[\]|<>&~@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_BREAKS = re.compile(r"\s+")
+
+
+def render_markdown(report: Report) -> str:
+    """Write the report. What users named (run, records, metrics) is escaped: it makes no markup, link or mention."""
+    title = report.name or f"run {report.run}"
+    parts = [
+        f"# {'✅ Passed' if report.passed else '❌ Failed'}: {_escape(title)}",
+        _escape(write_verdict(report)),
+    ]
+    if report.gates:
+        rows = [
+            (
+                _escape(gate.metric),
+                write_condition(gate),
+                write_number(gate.value),
+                "✅ passed" if gate.passed else f"❌ {_escape(gate.reason or 'failed')}",
+            )
+            for gate in report.gates
+        ]
+        parts += ["## Gates", _table(("Gate", "Asks for", "Value", "Outcome"), "llrl", rows)]
+    rows = [
+        (
+            _escape(metric.id),
+            write_number(metric.mean),
+            write_interval(metric),
+            f"{metric.n:,}",
+            f"{metric.skipped:,}",
+            f"{metric.errors:,}",
+            write_share(metric.coverage),
+        )
+        for metric in report.metrics
+    ]
+    columns = ("Metric", "Mean", "95 % interval", "n", "Skipped", "Errors", "Coverage")
+    parts += ["## Metrics", _table(columns, "lrrrrrr", rows)]
+    if report.worst:
+        parts.append("## Worst records")
+        for evaluator, results in groupby(report.worst, key=lambda result: result.evaluator):
+            rows = [
+                (
+                    _escape(result.record),
+                    write_outcome(result),
+                    write_number(result.score),
+                    _escape(result.error or UNKNOWN),
+                )
+                for result in results
+            ]
+            parts += [f"### {_escape(evaluator)}", _table(("Record", "Outcome", "Score", "Why"), "llrl", rows)]
+    usage = report.usage
+    facts = [
+        ("Records", f"{report.records:,}"),
+        ("Duration", write_duration(report)),
+        ("Input tokens", write_number(usage.input_tokens)),
+        ("Output tokens", write_number(usage.output_tokens)),
+        ("Cost", write_cost(usage.cost_usd)),
+        ("Project", _escape(report.project)),
+        ("Run", f"`{report.run}`"),
+        ("Dataset", _escape(report.dataset or UNKNOWN)),
+        ("Dataset SHA-256", f"`{report.dataset_sha256}`"),
+        ("Config SHA-256", f"`{report.config_sha256}`"),
+        ("Evaluators", _escape(", ".join(f"{name} v{at}" for name, at in sorted(report.evaluator_versions.items())))),
+        ("Finished", write_instant(report.finished_at)),
+    ]
+    parts += ["## Made from", _table(("", ""), "ll", facts)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(columns: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:
+    rule = {"l": "---", "r": "---:"}
+    lines = [columns, [rule[side] for side in alignment], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escape(text: str) -> str:
+    """Escape all that Markdown or HTML in it could read; a line break becomes a space."""
+    return _SPECIAL.sub(r"\\\g<0>", _BREAKS.sub(" ", text))

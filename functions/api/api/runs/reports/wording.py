@@ -1,0 +1,95 @@
+"""How reports of every form write numbers, conditions and the verdict."""
+
+from datetime import datetime
+
+from api.runs.models import GateOutcome, Metric, Report, WorstResult
+
+UNKNOWN = "\u2013"
+_NAMED_FAILURES = 3
+_STATS = {"mean": "mean", "ci_low": "lower bound", "ci_high": "upper bound"}
+
+
+def write_number(number: float | None) -> str:
+    """Write a number with four significant digits; a dash when it is not known. Zero is 0."""
+    if number is None:
+        return UNKNOWN
+    if number == int(number) and abs(number) < 1e15:
+        return f"{int(number):,}"
+    if 10_000 <= abs(number) < 1e15:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
+
+
+def write_interval(metric: Metric) -> str:
+    """Write a confidence interval; a dash when there is none."""
+    if metric.ci_low is None or metric.ci_high is None:
+        return UNKNOWN
+    return f"{write_number(metric.ci_low)} to {write_number(metric.ci_high)}"
+
+
+def write_share(share: float | None) -> str:
+    """Write a share as a percentage. What is not quite all never reads 100 %, what is not quite nothing never 0 %."""
+    if share is None:
+        return UNKNOWN
+    text = f"{share * 100:.1f}"
+    if text == "100.0":
+        text = "100" if share == 1 else "99.9"
+    elif text == "0.0":
+        text = "0" if share == 0 else "<0.1"
+    return f"{text} %"
+
+
+def write_cost(cost_usd: float | None) -> str:
+    """Write an amount of US dollars."""
+    return UNKNOWN if cost_usd is None else f"${cost_usd:,.2f}" if cost_usd >= 1 else f"${cost_usd:.4g}"
+
+
+def write_condition(gate: GateOutcome) -> str:
+    """Write what a gate asks for: `mean ≥ 0.8`."""
+    stat = _STATS.get(gate.stat, gate.stat)
+    if gate.min is not None and gate.max is not None:
+        return f"{write_number(gate.min)} ≤ {stat} ≤ {write_number(gate.max)}"
+    if gate.min is not None:
+        return f"{stat} ≥ {write_number(gate.min)}"
+    return f"{stat} ≤ {write_number(gate.max)}"
+
+
+def write_verdict(report: Report) -> str:
+    """Say in one sentence whether the run passed, and by what."""
+    if not report.gates:
+        return "No gate was set, so nothing could fail."
+    failed = [gate for gate in report.gates if not gate.passed]
+    total = len(report.gates)
+    if not failed:
+        return "Its gate passed." if total == 1 else f"All {total} gates passed."
+    what = "The gate" if total == 1 else f"{len(failed)} of {total} gates"
+    named = [f"{gate.metric} ({gate.reason or write_condition(gate)})" for gate in failed[:_NAMED_FAILURES]]
+    if len(failed) > _NAMED_FAILURES:
+        named.append(f"and {len(failed) - _NAMED_FAILURES} more")
+    return f"{what} failed: {', '.join(named)}."
+
+
+def write_outcome(result: WorstResult) -> str:
+    """Name what became of a result in one word."""
+    if result.status != "scored":
+        return result.status
+    return {True: "passed", False: "failed", None: "scored"}[result.passed]
+
+
+def write_duration(report: Report) -> str:
+    """Write how long a run took from its start to its end."""
+    if report.started_at is None or report.finished_at is None:
+        return UNKNOWN
+    seconds = (datetime.fromisoformat(report.finished_at) - datetime.fromisoformat(report.started_at)).total_seconds()
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def write_instant(instant: str | None) -> str:
+    """Write a time to the second: `2026-01-31 12:00:00 UTC`."""
+    if instant is None:
+        return UNKNOWN
+    return f"{datetime.fromisoformat(instant):%Y-%m-%d %H:%M:%S} UTC"
