@@ -88,7 +88,8 @@ class ColumnRows:
             for row in zip(*columns, strict=True)
         ]
         if given is None:
-            return extras
+            # A row without any of them has no metadata at all.
+            return extras if all(extras) else None
         gathered = [own | extra for own, extra in zip(given, extras, strict=True)]
         sizes = zip(map(len, gathered), map(len, given), map(len, extras), strict=True)
         return gathered if all(size == own + extra for size, own, extra in sizes) else None

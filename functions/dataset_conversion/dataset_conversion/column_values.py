@@ -373,7 +373,7 @@ def write_duration(count: int, unit: str) -> str:
 @cache
 def shortest_half(number: float) -> float:
     """Return the double whose shortest text is the shortest that reads back as this half-precision number."""
-    if number - number != 0:
+    if number == 0 or number - number != 0:
         return number
     bits = struct.pack("<e", number)
     # Five digits tell any two of IEEE 754's binary16 apart.

@@ -122,7 +122,7 @@ def outcome(source: str) -> bytes | list[tuple[str | None, str]]:
         return [(error.field, error.reason) for error in refusal.errors]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(files(), st.booleans())
 def test_rows_come_out_the_same_together_and_alone(rows: list[dict[str, Any]], ensure_ascii: bool) -> None:
     texts = [json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows]

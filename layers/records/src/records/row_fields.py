@@ -90,7 +90,7 @@ class RowPlan:
         They have an id, and no field whose parts have types of their own.
         """
         moved = {field for _, field in self.moves}
-        own = {name for name in names if name not in self.extras}
+        own = set(names).difference(self.extras, (name for name, _ in self.moves))
         return (
             not self.copies
             and not self.drops
@@ -98,7 +98,6 @@ class RowPlan:
             and self.is_complete is True
             and "id" in moved | own
             and (moved | own).isdisjoint({"trajectory", "usage"})
-            # Moves do not meet: a mapping may swap two names.
             and moved.isdisjoint(own)
         )
 
