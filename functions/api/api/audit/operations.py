@@ -4,7 +4,7 @@ from typing import Annotated
 
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, Operation
-from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
+from coordination.http.pages import Page, PageQuery, decode_cursor, make_page, read_number
 from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
 from pydantic import Field
@@ -34,7 +34,7 @@ class AuditEvent(ResponseModel):
 
 def _list(call: Call, transaction: Transaction) -> Answer:
     query = call.query_as(AuditQuery)
-    after = decode_cursor("audit", query.cursor, int)
+    after = decode_cursor("audit", query.cursor, read_number(2**63 - 1))
     rows = transaction.fetch_all(
         _QUERIES["list_audit_events"],
         {"project": query.project, "after_id": after[0] if after else None, "limit": query.limit + 1},

@@ -1,12 +1,13 @@
-"""The declarations of the dataset operations that read."""
+"""The declarations of the dataset operations that read or delete."""
 
 from typing import Any
 
 from coordination.database import Transaction
 from coordination.datasets import Dataset
-from coordination.http.operation import Answer, Call, Operation
+from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page, PageQuery
 
+from api.datasets.delete_dataset import DeletedDataset, delete_dataset
 from api.datasets.read_datasets import DatasetQuery, find_dataset, list_datasets, read_record_page
 
 
@@ -28,6 +29,10 @@ def _content(call: Call, transaction: Transaction) -> Answer:
 def _records(call: Call, transaction: Transaction) -> Answer:
     dataset = find_dataset(transaction, call.path["dataset"])
     return Answer(200, read_record_page(call.environment.objects, dataset, call.query_as(PageQuery)))
+
+
+def _delete(call: Call, transaction: Transaction) -> Answer:
+    return Answer(200, delete_dataset(transaction, call.path["dataset"]))
 
 
 _DATASET = "/v1/projects/{project}/datasets/{dataset}"
@@ -70,5 +75,15 @@ OPERATIONS = (
         query=PageQuery,
         responses={200: Page[dict[str, Any]]},
         handle=_records,
+    ),
+    Operation(
+        id="datasets.delete",
+        method="DELETE",
+        path=_DATASET,
+        summary="Delete all names and versions of a content (by its sha256); its object goes when no run refers to it.",
+        permission="datasets.delete",
+        responses={200: DeletedDataset},
+        idempotency=LocalWrite(),
+        handle=_delete,
     ),
 )

@@ -14,8 +14,16 @@ from coordination.datasets import (
     list_dataset_rows,
     to_dataset,
 )
-from coordination.errors import NotFoundError
-from coordination.http.pages import Page, PageQuery, decode_cursor, encode_cursor, make_page
+from coordination.errors import InvalidCursorError, NotFoundError
+from coordination.http.pages import (
+    Page,
+    PageQuery,
+    decode_cursor,
+    encode_cursor,
+    make_page,
+    read_number,
+    read_text,
+)
 from coordination.ports.objects import Objects
 from pydantic import Field
 
@@ -64,10 +72,17 @@ def read_record_page(objects: Objects, dataset: Dataset, query: PageQuery) -> Pa
 
     One range read of the object, as long as `limit` records of the dataset's average size need, and at most 4 MiB: a
     page of large records is shorter than `limit`.
+
+    Raises
+    ------
+    InvalidCursorError
+        It belongs to another dataset or points into the middle of a row.
     """
-    after = decode_cursor("records", query.cursor, str, int)
+    after = decode_cursor("records", query.cursor, read_text, read_number(dataset.bytes))
     # A cursor names the content it belongs to: another dataset's byte offset would point into the middle of a row.
-    start: int = after[1] if after and after[0] == dataset.sha256 and 0 <= after[1] <= dataset.bytes else 0
+    if after and after[0] != dataset.sha256:
+        raise InvalidCursorError("The cursor belongs to another dataset; begin without one.")
+    start: int = after[1] if after else 0
     wanted = min(_LARGEST_RANGE, query.limit * (dataset.bytes // dataset.records + 1) * 2 + _SPARE_BYTES)
     lines: list[bytes] = []
     for size in (wanted, _LARGEST_RANGE):
@@ -79,4 +94,7 @@ def read_record_page(objects: Objects, dataset: Dataset, query: PageQuery) -> Pa
             break
     position = start + sum(len(line) + 1 for line in lines)
     cursor = encode_cursor("records", [dataset.sha256, position]) if position < dataset.bytes else None
-    return Page(items=[orjson.loads(line) for line in lines], next_cursor=cursor)
+    try:
+        return Page(items=[orjson.loads(line) for line in lines], next_cursor=cursor)
+    except orjson.JSONDecodeError as error:
+        raise InvalidCursorError("Send `next_cursor` of the page before, unchanged.") from error

@@ -6,7 +6,7 @@ from typing import Any
 from coordination.access import Grant, Principal, generate_token
 from coordination.database import Transaction
 from coordination.errors import Fault, InvalidRequestError, NotFoundError, PermissionDeniedError
-from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
+from coordination.http.pages import Page, PageQuery, decode_cursor, make_page, read_text
 from coordination.queries import load_queries
 from psycopg.types.json import Jsonb
 from pydantic import TypeAdapter
@@ -51,7 +51,7 @@ def create_key(transaction: Transaction, new: CreateKey, principal: Principal) -
 
 def list_keys(transaction: Transaction, query: PageQuery) -> Page[Key]:
     """List keys, newest first."""
-    after = decode_cursor("keys", query.cursor, datetime.fromisoformat, str)
+    after = decode_cursor("keys", query.cursor, datetime.fromisoformat, read_text)
     rows = transaction.fetch_all(
         _QUERIES["list_keys"],
         {

@@ -3,7 +3,7 @@
 from coordination.access import EVERY_PROJECT, Principal
 from coordination.database import Transaction
 from coordination.errors import NotFoundError, ProjectExistsError
-from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
+from coordination.http.pages import Page, PageQuery, decode_cursor, make_page, read_text
 
 from api.projects.models import CreateProject, Project, Quotas, UpdateProject
 from api.projects.store import find_project, insert_project, list_project_rows, lock_project, update_project_row
@@ -56,7 +56,7 @@ def list_projects(transaction: Transaction, principal: Principal, query: PageQue
     """List the projects on which the principal has any grant, by id."""
     names = {grant.project for grant in principal.grants}
     visible = None if EVERY_PROJECT in names else sorted(names)
-    after = decode_cursor("projects", query.cursor, str)
+    after = decode_cursor("projects", query.cursor, read_text)
     rows = list_project_rows(transaction, visible, after, query.limit + 1)
     return make_page("projects", rows, query.limit, lambda row: row, lambda row: [row.id])
 

@@ -62,6 +62,24 @@ def decode_cursor(kind: str, cursor: str | None, *readers: Callable[[Any], Any])
         raise InvalidCursorError("Send `next_cursor` of the page before, unchanged.") from error
 
 
+def read_number(maximum: int) -> Callable[[Any], int]:
+    """Return a reader of whole numbers from 0 to `maximum`, for `decode_cursor`."""
+
+    def read(part: Any) -> int:
+        if not isinstance(part, int) or not 0 <= part <= maximum:
+            raise ValueError("not a whole number in its range")
+        return part
+
+    return read
+
+
+def read_text(part: Any) -> str:
+    """Read a text that the database can hold, for `decode_cursor`."""
+    if not isinstance(part, str) or "\0" in part:
+        raise ValueError("not a text")
+    return part
+
+
 def make_page[Row, Item](
     kind: str,
     rows: Sequence[Row],

@@ -4,7 +4,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from records.canonical_json import canonical_json
+from records.canonical_json import NotCanonicalError, canonical_json
+
+from coordination.errors import InvalidRequestError
 
 
 def fingerprint_request(
@@ -31,6 +33,11 @@ def fingerprint_request(
     -------
     bytes
         SHA-256 (32 bytes) over the canonical JSON (RFC 8785) of all of it.
+
+    Raises
+    ------
+    InvalidRequestError
+        It has no canonical JSON: nested too deeply, a number that is not finite.
     """
     request = {
         "operation": operation_id,
@@ -39,4 +46,7 @@ def fingerprint_request(
         "body": body,
         "content_sha256": content_sha256,
     }
-    return hashlib.sha256(canonical_json(request)).digest()
+    try:
+        return hashlib.sha256(canonical_json(request)).digest()
+    except NotCanonicalError as error:
+        raise InvalidRequestError(f"The request cannot be written as canonical JSON: {error}.") from error
