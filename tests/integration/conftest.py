@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import select
 import socket
 import uuid
@@ -167,7 +168,9 @@ class Api:
         sent_headers: dict[str, str] = {"host": "api.example.com", "accept": "*/*"}
         if key != "":
             sent_headers["authorization"] = f"Bearer {key or self.admin_key}"
-        content = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else orjson.dumps(body)
+        content = (
+            body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         if body is not None:
             sent_headers["content-type"] = "application/json"
         if idempotency_key is not None:
