@@ -6,7 +6,7 @@ from uuid import uuid4
 from coordination.access import Principal
 from coordination.advisory_locks import take_lock
 from coordination.database import Transaction
-from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256
+from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256, submit_share_version
 from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQuotaExceededError
 from coordination.evaluator_requests import check_evaluators
 from coordination.queries import load_queries
@@ -26,7 +26,7 @@ _RETRY_QUOTA_SECONDS = 60
 def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -> Run:
     """Insert a run, its snapshot, its dispatch and its wake-up in the caller's transaction.
 
-    Locks: the project's row, shared; with a quota the advisory lock (`stored-runs`, project) until the commit, so that
+    Locks: the dataset version's row and the project's row, shared; with a quota the advisory lock (`stored-runs`, project) until the commit, so that
     concurrent creations cannot pass the limit.
 
     Raises
@@ -40,7 +40,10 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
     """
     config = _make_config(new)
     dataset = _find_dataset(transaction, new.dataset)
+    kept = submit_share_version(transaction, dataset)
     _check_quota(transaction)
+    if kept.fetchone() is None:
+        raise _no_dataset()
     run_id = uuid4()
     params = {"tenant": transaction.tenant, "run_id": run_id}
     config_json = config.model_dump(mode="json")
@@ -117,8 +120,12 @@ def _find_dataset(transaction: Transaction, reference: DatasetReference) -> Data
         assert reference.name is not None  # noqa: S101 - checked above
         dataset = find_dataset_by_name(transaction, reference.name, reference.version)
     if dataset is None:
-        raise NotFoundError("The project has no such dataset; GET …/datasets lists what it has.")
+        raise _no_dataset()
     return dataset
+
+
+def _no_dataset() -> NotFoundError:
+    return NotFoundError("The project has no such dataset; GET …/datasets lists what it has.")
 
 
 def _check_quota(transaction: Transaction) -> None:

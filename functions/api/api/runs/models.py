@@ -1,12 +1,13 @@
 """Runs as the API takes them."""
 
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from coordination.datasets import DatasetName
 from coordination.evaluator_requests import EvaluatorRequest
 from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
-from coordination.runs import TargetConfig
+from coordination.runs import RunDataset, TargetConfig
 from pydantic import BeforeValidator, Field, StringConstraints
 from records.gates import MAX_GATES, Gate
 
@@ -202,3 +203,75 @@ class Report(ResponseModel):
     created_at: str | None
     started_at: str | None
     finished_at: str | None
+
+
+class CompareQuery(QueryModel):
+    """Which runs to compare."""
+
+    baseline: Annotated[UUID, Field(description="id of the run to compare with")]
+    candidate: Annotated[UUID, Field(description="id of the run that is compared")]
+
+
+class ComparedRun(ResponseModel):
+    """One side of a comparison."""
+
+    id: UUID
+    name: str
+    state: str
+    dataset: RunDataset
+    config_sha256: str
+    finished_at: Instant
+
+
+class ChangedRecord(ResponseModel):
+    """A record whose result changed, with both scores."""
+
+    record: str
+    trial: int
+    baseline: float
+    candidate: float
+
+
+class ComparedMetric(ResponseModel):
+    """What changed in one metric, over the records that both runs scored."""
+
+    id: str
+    evaluator: str
+    kind: str
+    better: Annotated[str | None, Field(description="which scores are better: higher, lower, or null for neither")]
+    same_params: bool
+    n: Annotated[int, Field(description="pairs: records that have a score in both runs")]
+    baseline_mean: Annotated[float | None, Field(description="over the pairs")]
+    candidate_mean: float | None
+    difference: Annotated[float | None, Field(description="mean of candidate minus baseline")]
+    ci_low: Annotated[
+        float | None,
+        Field(description="95 % confidence interval of the difference: Newcombe's for pass_fail, else Student's t"),
+    ]
+    ci_high: float | None
+    regressions_count: Annotated[
+        int, Field(description="pairs that passed and fail now; where nothing passes or fails, whose score is worse")
+    ]
+    fixes_count: Annotated[int, Field(description="the other way round")]
+    regressions: Annotated[list[ChangedRecord], Field(description="the largest changes, at most 100")]
+    fixes: list[ChangedRecord]
+    baseline_only: Annotated[int, Field(description="scores without a counterpart: skipped, in error or not there")]
+    candidate_only: int
+
+
+class NotCompared(ResponseModel):
+    """A metric that is left out, and why."""
+
+    id: str
+    reason: str
+
+
+class Comparison(ResponseModel):
+    """What changed from one run to another."""
+
+    baseline: ComparedRun
+    candidate: ComparedRun
+    same_dataset: bool
+    same_config: bool
+    metrics: list[ComparedMetric]
+    not_compared: list[NotCompared]

@@ -6,9 +6,21 @@ from coordination.http.pages import Page
 from coordination.runs import Run
 
 from api.runs.change_run import cancel_run, label_run, resume_run
+from api.runs.compare_runs import compare_runs
 from api.runs.create_run import create_run
 from api.runs.delete_run import delete_run
-from api.runs.models import CreateRun, Report, ReportQuery, Result, ResultQuery, RunQuery, UpdateRun, WaitQuery
+from api.runs.models import (
+    CompareQuery,
+    Comparison,
+    CreateRun,
+    Report,
+    ReportQuery,
+    Result,
+    ResultQuery,
+    RunQuery,
+    UpdateRun,
+    WaitQuery,
+)
 from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
 from api.runs.reports.media_types import MEDIA_TYPES, choose_format
 from api.runs.reports.present_report import present_report
@@ -39,6 +51,11 @@ def _results(call: Call, transaction: Transaction) -> Answer:
 def _report(call: Call, transaction: Transaction) -> Answer:
     report = read_report(transaction, parse_run_id(call.path["run"]))
     return present_report(report, call.query_as(ReportQuery).format or choose_format(call.accept))
+
+
+def _compare(call: Call, transaction: Transaction) -> Answer:
+    query = call.query_as(CompareQuery)
+    return Answer(200, compare_runs(transaction, query.baseline, query.candidate))
 
 
 def _cancel(call: Call, transaction: Transaction) -> Answer:
@@ -81,6 +98,17 @@ OPERATIONS = (
         query=RunQuery,
         responses={200: Page[Run]},
         handle=_list,
+    ),
+    Operation(
+        id="runs.compare",
+        method="GET",
+        path="/v1/projects/{project}/runs:compare",
+        summary="Compare two runs record by record: differences with intervals, regressions and fixes.",
+        permission="runs.read",
+        query=CompareQuery,
+        responses={200: Comparison},
+        error_statuses=frozenset({409}),
+        handle=_compare,
     ),
     Operation(
         id="runs.get",

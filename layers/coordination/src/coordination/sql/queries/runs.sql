@@ -417,3 +417,81 @@ WHERE r.tenant_id = %(tenant)s::text
        OR (coalesce(r.finished_at, r.created_at), r.id) > (%(after_ended_at)s::timestamptz, %(after_id)s::uuid))
 ORDER BY coalesce(r.finished_at, r.created_at), r.id
 LIMIT %(limit)s::integer;
+
+-- name: read_runs_to_compare
+-- What comparing needs to know of some runs. ids: of the runs. No lock.
+SELECT r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.sha256, r.config, r.config_sha256, r.finished_at,
+       r.report -> 'evaluator_versions' AS evaluator_versions
+FROM evals.runs r
+JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
+WHERE r.tenant_id = %(tenant)s::text AND r.id = ANY(%(ids)s::uuid[]);
+
+-- name: compare_results
+-- What changed from one run to another, per evaluator: results are paired by record and trial where both have a score.
+-- both, regressed, fixed, neither: pairs of pass/fail scores (1 and 1, 1 and 0, 0 and 1, 0 and 0). A verdict is -1 when
+-- a pair passed and fails now, or, where nothing passes or fails, when its score is worse; +1 the other way round.
+-- evaluators, signs: in the same order; sign 1 where higher scores are better, -1 where lower ones are, 0 where neither
+-- is. limit: records listed of each kind. Reads all results of both runs. No lock.
+WITH compared AS (
+    SELECT e.evaluator, e.sign FROM unnest(%(evaluators)s::text[], %(signs)s::integer[]) AS e (evaluator, sign)
+),
+baseline AS (
+    SELECT r.evaluator, r.record, r.trial, r.score, r.passed
+    FROM evals.run_results r
+    WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(baseline)s::uuid AND r.score IS NOT NULL
+      AND r.evaluator = ANY(%(evaluators)s::text[])
+),
+candidate AS (
+    SELECT r.evaluator, r.record, r.trial, r.score, r.passed
+    FROM evals.run_results r
+    WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(candidate)s::uuid AND r.score IS NOT NULL
+      AND r.evaluator = ANY(%(evaluators)s::text[])
+),
+pairs AS MATERIALIZED (
+    SELECT p.evaluator, p.record, p.trial, p.before, p.after, p.after - p.before AS change,
+           CASE WHEN p.before IS NULL OR p.after IS NULL THEN 0
+                WHEN p.passed_before IS NOT NULL AND p.passed_after IS NOT NULL
+                    THEN p.passed_after::integer - p.passed_before::integer
+                ELSE sign(p.after - p.before)::integer * c.sign END AS verdict
+    FROM (
+        SELECT evaluator, record, trial, b.score AS before, n.score AS after, b.passed AS passed_before,
+               n.passed AS passed_after
+        FROM baseline b
+        FULL JOIN candidate n USING (evaluator, record, trial)
+    ) AS p
+    JOIN compared c ON c.evaluator = p.evaluator
+),
+totals AS (
+    SELECT evaluator, count(change) AS pairs, avg(before) FILTER (WHERE change IS NOT NULL) AS baseline_mean,
+           avg(after) FILTER (WHERE change IS NOT NULL) AS candidate_mean, avg(change) AS difference,
+           regr_sxx(change, change) AS deviations,
+           count(*) FILTER (WHERE before = 1 AND after = 1) AS both,
+           count(*) FILTER (WHERE before = 1 AND after = 0) AS regressed,
+           count(*) FILTER (WHERE before = 0 AND after = 1) AS fixed,
+           count(*) FILTER (WHERE before = 0 AND after = 0) AS neither,
+           count(*) FILTER (WHERE verdict < 0) AS regressions_count,
+           count(*) FILTER (WHERE verdict > 0) AS fixes_count,
+           count(*) FILTER (WHERE after IS NULL) AS baseline_only,
+           count(*) FILTER (WHERE before IS NULL) AS candidate_only
+    FROM pairs
+    GROUP BY evaluator
+),
+listed AS (
+    SELECT l.evaluator,
+           jsonb_agg(l.entry ORDER BY l.place) FILTER (WHERE l.verdict < 0) AS regressions,
+           jsonb_agg(l.entry ORDER BY l.place) FILTER (WHERE l.verdict > 0) AS fixes
+    FROM (
+        SELECT evaluator, verdict,
+               jsonb_build_object('record', record, 'trial', trial, 'baseline', before, 'candidate', after) AS entry,
+               row_number() OVER (PARTITION BY evaluator, verdict ORDER BY abs(change) DESC, record, trial) AS place
+        FROM pairs
+        WHERE verdict <> 0
+    ) AS l
+    WHERE l.place <= %(limit)s::integer
+    GROUP BY l.evaluator
+)
+SELECT t.evaluator, t.pairs, t.baseline_mean, t.candidate_mean, t.difference, t.deviations, t.both, t.regressed, t.fixed,
+       t.neither, t.regressions_count, t.fixes_count, t.baseline_only, t.candidate_only,
+       coalesce(l.regressions, '[]'::jsonb) AS regressions, coalesce(l.fixes, '[]'::jsonb) AS fixes
+FROM totals t
+LEFT JOIN listed l ON l.evaluator = t.evaluator;
