@@ -14,6 +14,8 @@ UNZIPPED_LIMIT_BYTES = 250 * 1024 * 1024
 # What the wheels carry and no function needs: tests, C headers and sources, and the parts of Arrow for other stores and
 # wire protocols. Its main library links compute, acero, dataset, parquet and substrait: those stay.
 _DISPENSABLE = (
+    # A documentation page of Powertools' own that no route shows.
+    "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.min.*",
     "mpmath/tests",
     "pyarrow/**/*.pxd",
     "pyarrow/**/*.pxi",
