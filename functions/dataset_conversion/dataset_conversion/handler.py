@@ -11,6 +11,7 @@ from coordination.queue_handler import Message, UnknownMessageError, handle_queu
 
 from dataset_conversion.operations import OPERATIONS
 from dataset_conversion.record_incoming import record_incoming
+from dataset_conversion.remove_object import remove_object
 from dataset_conversion.work_import import work_import
 
 logger = Logger()
@@ -26,6 +27,8 @@ def _act(message: Message, _deadline: Deadline) -> None:
     match message:
         case {"kind": "import", "project": str(project), "ref_id": str(import_id)}:
             work_import(load_environment(), project, import_id)
+        case {"kind": "object_removal", "project": str(project), "ref_id": str(sha256)}:
+            remove_object(load_environment(), project, sha256)
         case {"Records": list(records)}:
             record_incoming(load_environment(), records)
         case {"Event": "s3:TestEvent"}:

@@ -4,7 +4,9 @@ from coordination.database import Transaction
 from coordination.datasets import Dataset
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 
-from dataset_conversion.conversion import Conversion
+from dataset_conversion.finalize_upload import PreparedUpload, prepare_upload, publish_reserved
+from dataset_conversion.publication import StoredFile
+from dataset_conversion.reserve_upload import Reservation, ReserveUpload, reserve_upload
 from dataset_conversion.upload_dataset import (
     UploadQuery,
     Validation,
@@ -16,15 +18,31 @@ from dataset_conversion.upload_dataset import (
 MAX_UPLOAD_BYTES = 4 * 1024 * 1024
 
 
-def _convert(call: Call) -> Conversion:
-    return convert_upload(call.environment.objects, call.project, call.query_as(UploadQuery), call.content)
+def _convert(call: Call) -> StoredFile:
+    return convert_upload(call.environment, call.project, call.query_as(UploadQuery), call.content)
 
 
 def _publish(call: Call, transaction: Transaction) -> Answer:
-    query, conversion = call.query_as(UploadQuery), call.prepared
+    query, stored = call.query_as(UploadQuery), call.prepared
     if query.validate_only:
-        return Answer(200, describe_validation(query, conversion))
-    dataset, is_new = publish_upload(transaction, query, conversion, call.principal)
+        return Answer(200, describe_validation(query, stored.conversion))
+    return _answer(call, *publish_upload(transaction, query, stored, call.principal))
+
+
+def _reserve(call: Call, transaction: Transaction) -> Answer:
+    wanted = call.body_as(ReserveUpload)
+    return Answer(201, reserve_upload(transaction, call.environment.objects, wanted, call.principal))
+
+
+def _prepare(call: Call) -> PreparedUpload:
+    return prepare_upload(call.environment, call.project, call.path["upload"])
+
+
+def _finalize(call: Call, transaction: Transaction) -> Answer:
+    return _answer(call, *publish_reserved(transaction, call.prepared, call.principal))
+
+
+def _answer(call: Call, dataset: Dataset, is_new: bool) -> Answer:
     location = f"/v1/projects/{call.project}/datasets/{dataset.name}@{dataset.version}"
     return Answer(201 if is_new else 200, dataset, {"location": location})
 
@@ -39,12 +57,36 @@ OPERATIONS = (
         query=UploadQuery,
         max_content_bytes=MAX_UPLOAD_BYTES,
         too_large_advice=(
-            "Put a larger file (up to 64 MiB) into the bucket under datasets/incoming/<project>/: "
-            "it is imported by itself, or with POST …/datasets:import."
+            "Send a larger file (up to 64 MiB) the presigned way: POST …/uploads, PUT the file to its URL, POST "
+            "…/finalize; or put it into the bucket under datasets/incoming/<project>/."
         ),
         responses={200: Validation, 201: Dataset},
         idempotency=LocalWrite(),
         prepare=_convert,
         handle=_publish,
+    ),
+    Operation(
+        id="uploads.create",
+        method="POST",
+        path="/v1/projects/{project}/uploads",
+        summary="Reserve capacity for a file of up to 64 MiB and get the URL that takes it.",
+        permission="datasets.write",
+        body=ReserveUpload,
+        responses={201: Reservation},
+        # The URL is a credential: a replay leaves it and its headers out, a new reservation is cheap.
+        idempotency=LocalWrite(secret_fields=frozenset({"url", "headers"})),
+        handle=_reserve,
+    ),
+    Operation(
+        id="uploads.finalize",
+        method="POST",
+        path="/v1/projects/{project}/uploads/{upload}/finalize",
+        summary="Convert an uploaded file and publish it.",
+        permission="datasets.write",
+        responses={200: Dataset, 201: Dataset},
+        error_statuses=frozenset({409}),
+        idempotency=LocalWrite(),
+        prepare=_prepare,
+        handle=_finalize,
     ),
 )

@@ -1,13 +1,13 @@
 """Convert a file and put the canonical object and its manifest into the bucket: everything before the row."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
 
-from coordination.datasets import manifest_key, object_key
+from coordination.datasets import manifest_key, object_key, read_generation
+from coordination.environment import Environment
 from coordination.errors import DatasetRefusedError, Fault, InvalidRequestError
-from coordination.ports.objects import Objects
 from records.limits import Limits
 from records.manifest import Manifest, Source, encode_manifest
 from records.row_errors import DatasetInvalidError
@@ -30,9 +30,11 @@ class File:
     format, mapping, nul
         How it is read.
     kind
-        `upload` or `import`.
+        `upload`, `presigned` or `import`.
     uri
         The object it is; None for a request's body.
+    check
+        Called when all of it was read, before anything is put; what it raises refuses the file.
     """
 
     content: BinaryIO | bytes
@@ -41,6 +43,23 @@ class File:
     nul: NulRule
     kind: str
     uri: str | None = None
+    check: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file whose object is in the bucket.
+
+    Attributes
+    ----------
+    conversion
+        What it became.
+    generation
+        How often its content had been removed before the object was put: `publish_dataset` compares.
+    """
+
+    conversion: Conversion
+    generation: int
 
 
 def check_file(file: File, limits: Limits) -> Conversion:
@@ -54,7 +73,7 @@ def check_file(file: File, limits: Limits) -> Conversion:
     return _convert(file, None, limits)
 
 
-def store_file(objects: Objects, project: str, file: File, limits: Limits) -> Conversion:
+def store_file(environment: Environment, project: str, file: File, limits: Limits) -> StoredFile:
     """Convert a file and put the canonical object, then its manifest.
 
     Both keys are content-addressed and written only when they are free: doing it twice changes nothing, and nothing
@@ -66,11 +85,18 @@ def store_file(objects: Objects, project: str, file: File, limits: Limits) -> Co
         The file is no valid dataset; rows and fields are named.
     InvalidRequestError
         The mapping is not right.
+    ContentBeingRemovedError
+        The same content is being removed.
     StorageUnavailableError
         The bucket cannot be reached or refused.
     """
+    objects = environment.objects
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as canonical:
         conversion = _convert(file, canonical, limits)
+        if file.check is not None:
+            file.check()
+        with environment.database.transaction(project) as transaction:
+            generation = read_generation(transaction, conversion.sha256)
         canonical.seek(0)
         objects.put(object_key(project, conversion.sha256), cast("BinaryIO", canonical), "application/x-ndjson")
     manifest = Manifest(
@@ -82,7 +108,7 @@ def store_file(objects: Objects, project: str, file: File, limits: Limits) -> Co
         source=Source(kind=file.kind, format=file.format, bytes=conversion.source_bytes, uri=file.uri),
     )
     objects.put(manifest_key(project, conversion.sha256), encode_manifest(manifest), "application/json")
-    return conversion
+    return StoredFile(conversion, generation)
 
 
 def _convert(file: File, canonical: IO[bytes] | None, limits: Limits) -> Conversion:

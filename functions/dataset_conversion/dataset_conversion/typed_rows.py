@@ -65,7 +65,7 @@ class TypedRows:
             The row has to go the general way, too.
         """
         row = _as_members(self._decode(line))
-        if self._extras and not self._gather_metadata(row):
+        if self._extras and not self._gather_metadata([row]):
             return None
         return ReadyRow(number, write_prepared(row), row["id"], self.origin)
 
@@ -80,19 +80,21 @@ class TypedRows:
             The rows have to be read one by one, too.
         """
         rows = list(map(_as_members, map(self._decode, lines)))
-        if self._extras and not all(map(self._gather_metadata, rows)):
+        if self._extras and not self._gather_metadata(rows):
             return None
         texts = list(map(orjson.dumps, rows, repeat(None), repeat(SORTED)))
         return [row["id"] for row in rows], texts
 
-    def _gather_metadata(self, row: dict[str, Any]) -> bool:
-        metadata = row.get("metadata")
-        if metadata is None:
-            metadata = row["metadata"] = {}
-        for attribute, name in self._extras:
-            if name in metadata:
-                return False
-            metadata[name] = row.pop(attribute)
+    def _gather_metadata(self, rows: list[dict[str, Any]]) -> bool:
+        extras = self._extras
+        for row in rows:
+            metadata = row.get("metadata")
+            if metadata is None:
+                metadata = row["metadata"] = {}
+            for attribute, name in extras:
+                if name in metadata:
+                    return False
+                metadata[name] = row.pop(attribute)
         return True
 
 

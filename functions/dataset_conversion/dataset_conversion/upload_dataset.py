@@ -6,15 +6,15 @@ import orjson
 from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.datasets import Dataset, DatasetName, publish_dataset
+from coordination.environment import Environment
 from coordination.imports import FileFormat, NulRule
 from coordination.models import QueryModel, ResponseModel
-from coordination.ports.objects import Objects
 from pydantic import Field, field_validator
 from records.limits import Limits
 from records.manifest import Notes
 
 from dataset_conversion.conversion import Conversion
-from dataset_conversion.publication import File, check_file, store_file
+from dataset_conversion.publication import File, StoredFile, check_file, store_file
 
 
 class UploadQuery(QueryModel):
@@ -50,7 +50,7 @@ class Validation(ResponseModel):
     notes: Annotated[dict[str, object], Field(description="what was accepted and changed")]
 
 
-def convert_upload(objects: Objects, project: str, query: UploadQuery, content: bytes) -> Conversion:
+def convert_upload(environment: Environment, project: str, query: UploadQuery, content: bytes) -> StoredFile:
     """Convert a body; unless it is only to be validated, put the object too. Harmless when done twice.
 
     Raises
@@ -59,13 +59,16 @@ def convert_upload(objects: Objects, project: str, query: UploadQuery, content: 
         As `store_file`.
     """
     file = File(content=content, format=query.format, mapping=query.mapping, nul=query.nul, kind="upload")
-    return check_file(file, Limits()) if query.validate_only else store_file(objects, project, file, Limits())
+    if query.validate_only:
+        return StoredFile(check_file(file, Limits()), 0)
+    return store_file(environment, project, file, Limits())
 
 
 def publish_upload(
-    transaction: Transaction, query: UploadQuery, conversion: Conversion, principal: Principal
+    transaction: Transaction, query: UploadQuery, stored: StoredFile, principal: Principal
 ) -> tuple[Dataset, bool]:
     """Write the row of a body whose object is in the bucket; see `publish_dataset`."""
+    conversion = stored.conversion
     return publish_dataset(
         transaction,
         name=query.name,
@@ -74,6 +77,7 @@ def publish_upload(
         size=conversion.bytes,
         source="upload",
         principal=principal.id,
+        generation=stored.generation,
     )
 
 

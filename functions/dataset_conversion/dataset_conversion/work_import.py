@@ -1,5 +1,7 @@
 """Work on one import: read the object, publish it, note how it went."""
 
+from http import HTTPStatus
+
 from aws_lambda_powertools import Logger
 from coordination.database import Transaction
 from coordination.datasets import publish_dataset
@@ -9,7 +11,6 @@ from coordination.errors import (
     ObjectMissingError,
     ObjectTooLargeError,
     ProblemError,
-    StorageUnavailableError,
 )
 from coordination.imports import ImportFailure, ImportOrder
 from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
@@ -19,16 +20,13 @@ from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.limits import Limits
 
-from dataset_conversion.conversion import Conversion
-from dataset_conversion.publication import File, store_file
+from dataset_conversion.conversion_slots import LEASE_SECONDS, take_slot
+from dataset_conversion.publication import File, StoredFile, store_file
 
 logger = Logger(child=True)
 
 _QUERIES = load_queries("imports")
 _WAKE_UPS = load_queries("wake_ups")
-# The function's timeout and ten seconds: the slot and the import are free again when nobody can be at them any more.
-_LEASE_SECONDS = 130
-_SLOTS = ("conversion-slot:1", "conversion-slot:2")
 _BUSY_SECONDS = 10
 
 
@@ -41,15 +39,16 @@ def work_import(environment: Environment, project: str, import_id: str) -> None:
 
     Raises
     ------
-    StorageUnavailableError
-        The bucket did not answer: the message goes back to its queue.
+    ProblemError
+        With status 503: the bucket or the database did not answer, or the content is being removed. The message goes
+        back to its queue.
     """
     wake_up = WakeUp("conversion", "import", project, import_id)
-    lease = take_lease(environment.database, wake_up.lease_name, _LEASE_SECONDS)
+    lease = take_lease(environment.database, wake_up.lease_name, LEASE_SECONDS)
     if lease is None:
         logger.info("someone is at this import", extra={"import": import_id})
         return
-    slot = _take_slot(environment)
+    slot = take_slot(environment.database)
     if slot is None:
         logger.info("both conversion slots are taken; later", extra={"import": import_id})
         with environment.database.transaction(project) as transaction:
@@ -71,38 +70,49 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         if job is None:
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
             return
-    order = ImportOrder.model_validate(job["payload"])
+    most = environment.settings.work.max_attempts
     try:
-        if job["attempts"] > environment.settings.work.max_attempts:
+        if job["attempts"] > most:
             raise AttemptsExhaustedError(
-                f"The import was tried {environment.settings.work.max_attempts} times and never ended; order it again "
-                "once the cause is known."
+                f"The import was tried {most} times and never ended; order it again once the cause is known."
             )
-        conversion = _store(environment, wake_up.project, order)
-    except StorageUnavailableError:
-        raise
+        _publish(environment, wake_up, lease, ImportOrder.model_validate(job["payload"]), job["created_by"])
     except ProblemError as error:
+        if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
         failure = ImportFailure(code=error.code, detail=error.detail, errors=[dict(one) for one in error.errors])
         logger.info("import refused", extra={"import": wake_up.ref_id, "code": error.code})
         with environment.database.transaction(wake_up.project) as transaction:
             _end(transaction, wake_up, lease)
             transaction.submit(_QUERIES["fail_import"], params | {"error": Jsonb(failure.model_dump(mode="json"))})
-        return
+
+
+def _publish(environment: Environment, wake_up: WakeUp, lease: Lease, order: ImportOrder, principal: str) -> None:
+    """Put the object, then write the dataset's row and the import's end in one transaction."""
+    stored = _store(environment, wake_up.project, order)
     with environment.database.transaction(wake_up.project) as transaction:
         _end(transaction, wake_up, lease)
         dataset, _ = publish_dataset(
             transaction,
             name=order.name,
-            sha256=conversion.sha256,
-            records=conversion.records,
-            size=conversion.bytes,
+            sha256=stored.conversion.sha256,
+            records=stored.conversion.records,
+            size=stored.conversion.bytes,
             source=order.uri,
-            principal=job["created_by"],
+            principal=principal,
+            generation=stored.generation,
         )
-        transaction.submit(_QUERIES["succeed_import"], params | {"result": Jsonb(dataset.model_dump(mode="json"))})
+        transaction.submit(
+            _QUERIES["succeed_import"],
+            {
+                "tenant": wake_up.project,
+                "id": wake_up.ref_id,
+                "result": Jsonb(dataset.model_dump(mode="json")),
+            },
+        )
 
 
-def _store(environment: Environment, project: str, order: ImportOrder) -> Conversion:
+def _store(environment: Environment, project: str, order: ImportOrder) -> StoredFile:
     limits = Limits()
     try:
         stored = environment.objects.open(order.key, order.version_id)
@@ -120,17 +130,9 @@ def _store(environment: Environment, project: str, order: ImportOrder) -> Conver
         kind="import",
         uri=order.uri,
     )
-    return store_file(environment.objects, project, file, limits)
+    return store_file(environment, project, file, limits)
 
 
 def _end(transaction: Transaction, wake_up: WakeUp, lease: Lease) -> None:
     require_lease(transaction, lease)
     transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
-
-
-def _take_slot(environment: Environment) -> Lease | None:
-    for name in _SLOTS:
-        lease = take_lease(environment.database, name, _LEASE_SECONDS)
-        if lease is not None:
-            return lease
-    return None

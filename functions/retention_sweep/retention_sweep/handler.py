@@ -8,6 +8,7 @@ from coordination.clock import Deadline
 from coordination.environment import load_environment
 
 from retention_sweep.prune_idempotency import prune_idempotency
+from retention_sweep.recover_uploads import recover_uploads
 
 logger = Logger()
 
@@ -23,5 +24,7 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, i
     match event.get("sweep"):
         case "idempotency":
             return prune_idempotency(load_environment(), deadline)
+        case "uploads":
+            return recover_uploads(load_environment(), deadline)
         case sweep:
             raise UnknownSweepError(f"sweep {sweep!r}: the schedule's input must name one")

@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
+from psycopg import Cursor
+from psycopg.rows import DictRow
 from pydantic import Field
 
+from coordination.advisory_locks import take_lock
 from coordination.database import Transaction
+from coordination.errors import ContentBeingRemovedError, DatasetQuotaExceededError
 from coordination.models import Instant, ResponseModel, Sha256
 from coordination.queries import load_queries
 
 _QUERIES = load_queries("datasets")
+_RETRY_QUOTA_SECONDS = 60
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 type DatasetName = Annotated[
@@ -52,6 +58,11 @@ def find_dataset_by_name(transaction: Transaction, name: str, version: int | Non
     return _to_dataset(transaction.fetch_one(_QUERIES["find_by_name"], _of(transaction, name=name, version=version)))
 
 
+def submit_share_version(transaction: Transaction, dataset: Dataset) -> Cursor[DictRow]:
+    """Ask, without waiting, to keep a version from being deleted until the transaction ends; no row: it is gone."""
+    return transaction.submit(_QUERIES["share_version"], _of(transaction, name=dataset.name, version=dataset.version))
+
+
 def list_dataset_rows(
     transaction: Transaction, name: str | None, after: Sequence[Any] | None, limit: int
 ) -> list[dict[str, Any]]:
@@ -68,13 +79,38 @@ def list_dataset_rows(
     )
 
 
+def read_generation(transaction: Transaction, sha256: str) -> int:
+    """Return how often a content was removed: to be read before its object is put, and given to `publish_dataset`.
+
+    Raises
+    ------
+    ContentBeingRemovedError
+        Its objects are being removed right now.
+    """
+    row = transaction.fetch_one(_QUERIES["read_removal"], _of(transaction, sha256=sha256))
+    if row is not None and row["is_removing"]:
+        raise _being_removed()
+    return row["generation"] if row else 0
+
+
 def publish_dataset(
-    transaction: Transaction, *, name: str, sha256: str, records: int, size: int, source: str, principal: str
+    transaction: Transaction,
+    *,
+    name: str,
+    sha256: str,
+    records: int,
+    size: int,
+    source: str,
+    principal: str,
+    generation: int,
+    reservation: UUID | None = None,
 ) -> tuple[Dataset, bool]:
     """Write the row of a dataset whose object is in the bucket.
 
     Content equal to the newest version of the name is that version; anything else is the next one. Takes the advisory
-    lock (`dataset-name`, project and name) until the commit, so that two publications get two numbers.
+    locks `dataset-content` (project and sha256), `dataset-name` (project and name) and, with a quota, `dataset-bytes`
+    (project), in this order, until the commit: two publications get two numbers, no removal comes between, and none
+    passes the quota.
 
     Parameters
     ----------
@@ -82,16 +118,28 @@ def publish_dataset(
         Of the project.
     size
         Bytes of the canonical object.
+    generation
+        As `read_generation` returned it before the object was put.
+    reservation
+        The reservation that this publication uses up.
 
     Returns
     -------
     (Dataset, bool)
         The version, and whether it is new.
+
+    Raises
+    ------
+    ContentBeingRemovedError
+        The content was removed since its object was put; send it again.
+    DatasetQuotaExceededError
+        The project's quota of dataset bytes has no room for it.
     """
-    transaction.submit(
-        load_queries("locks")["take_advisory_lock"],
-        {"namespace": "dataset-name", "name": f"{transaction.tenant} {name}"},
-    )
+    lock_content(transaction, sha256)
+    if read_generation(transaction, sha256) != generation:
+        raise _being_removed()
+    take_lock(transaction, "dataset-name", f"{transaction.tenant} {name}")
+    check_dataset_quota(transaction, size, sha256=sha256, reservation=reservation)
     row = transaction.fetch_one(
         _QUERIES["publish_dataset"],
         _of(
@@ -110,6 +158,60 @@ def publish_dataset(
     newest = find_dataset_by_name(transaction, name, None)
     assert newest is not None  # noqa: S101 - the statement above inserts unless the newest version has this content
     return newest, False
+
+
+def check_dataset_quota(
+    transaction: Transaction, size: int, *, sha256: str | None = None, reservation: UUID | None = None
+) -> None:
+    """Make sure that a project has room for `size` more bytes; with a quota its advisory lock is held from here on.
+
+    Raises
+    ------
+    DatasetQuotaExceededError
+        It has not. Published contents count once each, open reservations with their promised bytes.
+    """
+    project = transaction.fetch_one(load_queries("projects")["share_project"], {"id": transaction.tenant})
+    limit = project["max_dataset_bytes"] if project else None
+    if limit is None:
+        return
+    take_lock(transaction, "dataset-bytes", transaction.tenant)
+    # A statement of its own after the lock: its snapshot sees what the transaction before us committed.
+    row = transaction.fetch_one(_QUERIES["count_dataset_bytes"], _of(transaction, sha256=sha256, except_id=reservation))
+    if row is not None and row["bytes"] + size > limit:
+        raise DatasetQuotaExceededError(
+            f"The project's datasets and open uploads have {row['bytes']} bytes; {size} more would pass its quota of "
+            f"{limit}. Delete datasets, or raise quotas.max_dataset_bytes.",
+            retry_after_seconds=_RETRY_QUOTA_SECONDS,
+        )
+
+
+def lock_content(transaction: Transaction, sha256: str) -> None:
+    """Take the advisory lock `dataset-content` (project and sha256) until the transaction ends."""
+    take_lock(transaction, "dataset-content", f"{transaction.tenant} {sha256}")
+
+
+def remove_unreferenced(transaction: Transaction, sha256: str) -> bool:
+    """Begin to remove a content's objects if no version and no run's snapshot refers to it.
+
+    Returns
+    -------
+    bool
+        Whether its objects are to be deleted now; `end_removal` follows when they are gone.
+    """
+    lock_content(transaction, sha256)
+    return transaction.fetch_one(_QUERIES["begin_removal"], _of(transaction, sha256=sha256)) is not None
+
+
+def end_removal(transaction: Transaction, sha256: str) -> None:
+    """Note that a content's objects are gone: it may be published again."""
+    transaction.submit(_QUERIES["end_removal"], _of(transaction, sha256=sha256))
+
+
+def _being_removed() -> ContentBeingRemovedError:
+    return ContentBeingRemovedError(
+        "The same content is being removed at this moment; nothing was published. Send it again.",
+        retry_after_seconds=2,
+    )
 
 
 def to_dataset(row: Mapping[str, Any]) -> Dataset:

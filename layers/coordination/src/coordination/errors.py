@@ -146,6 +146,30 @@ class ClaimResolvedError(ProblemError):
     status, code, title = 409, "claim_resolved", "The write has an outcome already"
 
 
+class UploadBusyError(ProblemError):
+    """Another call is finalizing the same upload."""
+
+    status, code, title = 409, "upload_busy", "The upload is being finalized"
+
+
+class UploadMissingError(ProblemError):
+    """The file of an upload is not there yet."""
+
+    status, code, title = 409, "upload_missing", "The file was not uploaded"
+
+
+class UploadMismatchError(ProblemError):
+    """The uploaded file is another one than was announced."""
+
+    status, code, title = 409, "upload_mismatch", "The uploaded file is not the one announced"
+
+
+class UploadEndedError(ProblemError):
+    """The upload was refused or released."""
+
+    status, code, title = 409, "upload_ended", "The upload has ended"
+
+
 class PayloadTooLargeError(ProblemError):
     """The body is over the limit of its route."""
 
@@ -182,6 +206,24 @@ class RunQuotaExceededError(ProblemError):
     status, code, title = 429, "run_quota_exceeded", "The project stores as many runs as it may"
 
 
+class DatasetQuotaExceededError(ProblemError):
+    """The project's datasets and open uploads have as many bytes as they may."""
+
+    status, code, title = 429, "dataset_quota_exceeded", "No room for another dataset"
+
+
+class ContentBeingRemovedError(ProblemError):
+    """The objects of the same content are being removed."""
+
+    status, code, title = 503, "content_being_removed", "The same content is being removed"
+
+
+class ConversionBusyError(ProblemError):
+    """Both conversion slots are taken."""
+
+    status, code, title = 503, "conversion_busy", "No conversion slot is free"
+
+
 class DatabaseUnavailableError(ProblemError):
     """The database cannot be reached or did not answer in time."""
 
@@ -192,6 +234,12 @@ class OutcomeUnknownError(ProblemError):
     """The connection was lost while the write was being committed."""
 
     status, code, title = 503, "outcome_unknown", "It is not known whether the write happened"
+
+
+class AnswerTooLargeError(ProblemError):
+    """The answer is larger than Lambda carries."""
+
+    status, code, title = 500, "answer_too_large", "The answer is too large to be sent"
 
 
 class TooLittleTimeError(ProblemError):

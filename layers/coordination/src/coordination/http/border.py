@@ -15,13 +15,14 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from coordination.clock import Deadline
 from coordination.database import INSTALLATION
 from coordination.environment import Environment, load_environment
-from coordination.errors import MethodNotAllowedError, NotFoundError, PayloadTooLargeError, ProblemError
+from coordination.errors import AnswerTooLargeError, MethodNotAllowedError, NotFoundError, PayloadTooLargeError, ProblemError
 from coordination.http.authentication import open_call
 from coordination.http.operation import Call, Operation, PublicPage, path_pattern
 from coordination.http.request import Request, read_request, read_request_id
 from coordination.http.responses import HttpResponse, encode_answer, encode_error
 from coordination.http.validation import read_body, read_query
 from coordination.http.write_path import perform_write
+from coordination.idempotency.records import outcome_not_stored
 
 logger = Logger()
 
@@ -137,12 +138,18 @@ def _respond(
         accept=request.headers.get("accept") or "*/*",
     )
     if operation.idempotency is not None:
-        response = perform_write(operation, operation.idempotency, call, opening)
+        try:
+            response = perform_write(operation, operation.idempotency, call, opening)
+        except AnswerTooLargeError as error:
+            if opening.key_sha256 is None:
+                raise
+            # What a retry is told, from the first call on.
+            raise outcome_not_stored() from error
         if opening.key_sha256 is not None and "idempotency-replayed" not in response.headers:
             headers["idempotency-capacity-remaining"] = str(max(0, left - 1))
         return response
     if operation.prepare is not None:
         call = replace(call, prepared=operation.prepare(call))
-    with environment.database.transaction(path.get("project", INSTALLATION)) as transaction:
+    with environment.database.transaction(path.get("project", INSTALLATION), is_read=True) as transaction:
         answer = operation.handle(call, transaction)
     return encode_answer(answer)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -15,6 +15,15 @@ from coordination.idempotency.remote_write import EffectBoundary
 from coordination.models import QueryModel
 
 type Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+@runtime_checkable
+class Abandonable(Protocol):
+    """Something prepared that holds what must be given back when the write does not take it."""
+
+    def abandon(self) -> None:
+        """Give it back."""
+        ...
 
 
 class NoQuery(QueryModel):

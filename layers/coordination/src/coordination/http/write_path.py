@@ -6,7 +6,7 @@ from typing import Any
 
 from coordination.database import INSTALLATION, Transaction
 from coordination.http.authentication import Opening, audit_event
-from coordination.http.operation import Answer, Call, LocalWrite, Operation, RemoteWrite
+from coordination.http.operation import Abandonable, Answer, Call, LocalWrite, Operation, RemoteWrite
 from coordination.http.responses import HttpResponse, encode_answer, encode_replay
 from coordination.idempotency.fingerprint import fingerprint_request
 from coordination.idempotency.local_write import perform_local_write
@@ -32,11 +32,22 @@ def perform_write(
         return encode_replay(replay(opening.record, write))
     if operation.prepare is not None:
         call = replace(call, prepared=operation.prepare(call))
-    if isinstance(contract, RemoteWrite):
-        outcome = _perform_remote(operation, contract, call, write)
-    else:
-        outcome = _perform_local(operation, contract, call, write)
+    try:
+        if isinstance(contract, RemoteWrite):
+            outcome = _perform_remote(operation, contract, call, write)
+        else:
+            outcome = _perform_local(operation, contract, call, write)
+    except BaseException:
+        _abandon(call)
+        raise
+    if isinstance(outcome, StoredAnswer):
+        _abandon(call)
     return encode_replay(outcome) if isinstance(outcome, StoredAnswer) else encode_answer(outcome.result)
+
+
+def _abandon(call: Call) -> None:
+    if isinstance(call.prepared, Abandonable):
+        call.prepared.abandon()
 
 
 def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWrite | None:

@@ -1,6 +1,7 @@
 """S3."""
 
-from collections.abc import Generator
+import base64
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,7 +50,9 @@ class Objects:
         import boto3
         from botocore.config import Config
 
-        return boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 4}))
+        # Presigned URLs bind headers only with this signature version.
+        config = Config(signature_version="s3v4", retries={"mode": "standard", "max_attempts": 4})
+        return boto3.client("s3", config=config)
 
     def open(self, key: str, version_id: str | None = None) -> StoredObject:
         """Begin to read an object.
@@ -120,6 +123,44 @@ class Objects:
             },
             ExpiresIn=valid_seconds,
         )
+
+    def presign_put(self, key: str, size: int, sha256: str, valid_seconds: int) -> tuple[str, dict[str, str]]:
+        """Return a URL that takes one object of exactly this size and content, and the headers to send with it.
+
+        Parameters
+        ----------
+        size
+            Bytes of the object.
+        sha256
+            Of its content, 64 hex digits.
+        valid_seconds
+            How long an upload may begin.
+        """
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        url = self._client.generate_presigned_url(
+            "put_object",
+            Params={
+                "Bucket": self.bucket,
+                "Key": key,
+                "ContentLength": size,
+                "ChecksumSHA256": checksum,
+                "IfNoneMatch": "*",
+            },
+            ExpiresIn=valid_seconds,
+        )
+        return url, {"content-length": str(size), "x-amz-checksum-sha256": checksum, "if-none-match": "*"}
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; one that is not there is no error.
+
+        Raises
+        ------
+        StorageUnavailableError
+            S3 cannot be reached or refused.
+        """
+        with self._translated():
+            for key in keys:
+                self._client.delete_object(Bucket=self.bucket, Key=key)
 
     @contextmanager
     def _translated(self) -> Generator[None]:

@@ -41,3 +41,56 @@ SELECT %(tenant)s::text, %(name)s::text, coalesce((SELECT version FROM newest), 
        %(path)s::text, %(records)s::integer, %(bytes)s::bigint, %(source)s::text, %(created_by)s::text
 WHERE NOT EXISTS (SELECT 1 FROM newest WHERE newest.sha256 = %(sha256)s::text)
 RETURNING tenant_id, id, name, version, sha256, path, records, bytes, created_at, created_by, source;
+
+-- name: count_dataset_bytes
+-- What a project's quota of dataset bytes counts: each published content once, and the promised bytes of open
+-- reservations other than except_id (or NULL). Lock: the caller holds the advisory lock of the project's dataset bytes.
+SELECT coalesce((SELECT sum(contents.bytes) FROM (
+                     SELECT p.sha256, max(p.bytes) AS bytes FROM packs.packs p
+                     WHERE p.tenant_id = %(tenant)s::text AND p.sha256 <> coalesce(%(sha256)s::text, '')
+                     GROUP BY p.sha256) AS contents), 0)::bigint
+       + coalesce((SELECT sum(u.bytes) FROM packs.upload_reservations u
+                   WHERE u.tenant_id = %(tenant)s::text AND u.state = 'open'
+                     AND u.id IS DISTINCT FROM %(except_id)s::uuid), 0)::bigint AS bytes;
+
+-- name: read_removal
+-- How often a content was removed, and whether it is being removed; no row when never. No lock.
+SELECT generation, is_removing FROM packs.object_removals
+WHERE tenant_id = %(tenant)s::text AND sha256 = %(sha256)s::text;
+
+-- name: begin_removal
+-- Begin to remove a content's objects unless a version or a run's snapshot refers to it; no row comes back then.
+-- Lock: the caller holds the advisory lock of the content.
+INSERT INTO packs.object_removals AS o (tenant_id, sha256)
+SELECT %(tenant)s::text, %(sha256)s::text
+WHERE NOT EXISTS (SELECT 1 FROM packs.packs p WHERE p.tenant_id = %(tenant)s::text AND p.sha256 = %(sha256)s::text)
+  AND NOT EXISTS (SELECT 1 FROM evals.run_snapshots s
+                  WHERE s.tenant_id = %(tenant)s::text AND s.sha256 = %(sha256)s::text)
+ON CONFLICT (tenant_id, sha256) DO UPDATE
+SET generation = o.generation + 1, is_removing = true, updated_at = clock_timestamp()
+RETURNING generation;
+
+-- name: end_removal
+-- The objects of a content are gone. Lock: the row.
+UPDATE packs.object_removals
+SET is_removing = false, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND sha256 = %(sha256)s::text;
+
+-- name: delete_versions
+-- Delete all names and versions of a content. Lock: the rows; the caller holds the advisory lock of the content.
+DELETE FROM packs.packs
+WHERE tenant_id = %(tenant)s::text AND sha256 = %(sha256)s::text
+RETURNING name, version;
+
+-- name: list_snapshot_runs
+-- Runs whose snapshot is this content, some of them. No lock.
+SELECT s.run_id FROM evals.run_snapshots s
+WHERE s.tenant_id = %(tenant)s::text AND s.sha256 = %(sha256)s::text
+ORDER BY s.run_id
+LIMIT %(limit)s::integer;
+
+-- name: share_version
+-- Keep a version from being deleted until the transaction ends; no row comes back when it is gone. Lock: its row, shared.
+SELECT id FROM packs.packs
+WHERE tenant_id = %(tenant)s::text AND name = %(name)s::text AND version = %(version)s::integer
+FOR SHARE;
