@@ -111,8 +111,15 @@ class Database:
         self._used_at = 0.0
 
     @contextmanager
-    def transaction(self, tenant: str) -> Generator[Transaction]:
+    def transaction(self, tenant: str, *, is_read: bool = False) -> Generator[Transaction]:
         """Run the body in one transaction of a tenant and commit; an exception rolls everything back.
+
+        Parameters
+        ----------
+        tenant
+            Project id, or `-`.
+        is_read
+            Whether the body writes nothing, so that a lost COMMIT leaves nothing unknown.
 
         Raises
         ------
@@ -136,7 +143,7 @@ class Database:
                 )
                 yield transaction
                 connection.execute("COMMIT")
-                transaction.is_commit_sent = True
+                transaction.is_commit_sent = not is_read
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, psycopg.Error):
@@ -275,8 +282,10 @@ def _translate(error: psycopg.Error, *, is_commit_sent: bool) -> Exception:
         return DatabaseUnavailableError(
             "The database did not answer in time; nothing was written. Try again.", retry_after_seconds=1
         )
+    # A class in which the server tells that it has rolled back: a deadlock, no room, no memory, a limit.
+    is_rolled_back = (error.sqlstate or "").startswith(("40", "53", "54")) and error.sqlstate != "40003"
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        if is_commit_sent:
+        if is_commit_sent and not is_rolled_back:
             return OutcomeUnknownError(
                 "The connection was lost while the write was being committed. Repeat it with the same "
                 "Idempotency-Key; without a key, look first whether it happened.",

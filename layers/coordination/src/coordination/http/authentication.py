@@ -4,12 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg.rows import DictRow
 from pydantic import TypeAdapter
 
 from coordination.access import Grant, Principal, Token, parse_token
 from coordination.database import INSTALLATION
 from coordination.environment import Environment
-from coordination.errors import NotFoundError, PermissionDeniedError, ProblemError, UnauthenticatedError
+from coordination.errors import (
+    DatabaseUnavailableError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProblemError,
+    UnauthenticatedError,
+)
 from coordination.http.operation import Operation
 from coordination.http.request import Request
 from coordination.idempotency.key import digest_key, parse_idempotency_key
@@ -96,16 +103,11 @@ def _read_token(request: Request) -> Token:
 
 
 def _authenticate(environment: Environment, token: Token, project: str | None, key_sha256: bytes | None) -> Opening:
-    params = {"key_id": token.key_id, "secret_sha256": token.secret_sha256, "project": project}
-    record, records = None, None
-    if key_sha256 is None:
-        row = environment.database.fetch_one(_QUERIES["authenticate"], params)
-    else:
-        tenant = project or INSTALLATION
-        with environment.database.transaction(tenant) as transaction:
-            caller = transaction.submit(_QUERIES["authenticate"], params)
-            outcome, scope = submit_read_outcome(transaction, tenant, f"key:{token.key_id}", key_sha256)
-        row, record, records = caller.fetchone(), outcome.fetchone(), scope.fetchone()
+    try:
+        row, record, records = _read_caller(environment, token, project, key_sha256)
+    except DatabaseUnavailableError:
+        # A connection that died unnoticed while the environment was frozen. Nothing has begun: once more on a new one.
+        row, record, records = _read_caller(environment, token, project, key_sha256)
     if row is None or row["is_expired"]:
         raise UnauthenticatedError("The API key is unknown, deleted or expired. Ask for a new one.")
     return Opening(
@@ -115,6 +117,20 @@ def _authenticate(environment: Environment, token: Token, project: str | None, k
         record=record,
         records_in_scope=records["records"] if records else 0,
     )
+
+
+def _read_caller(
+    environment: Environment, token: Token, project: str | None, key_sha256: bytes | None
+) -> tuple[DictRow | None, DictRow | None, DictRow | None]:
+    """Read the caller's key and, for a keyed call, its live record and the count of its scope: one round trip."""
+    params = {"key_id": token.key_id, "secret_sha256": token.secret_sha256, "project": project}
+    if key_sha256 is None:
+        return environment.database.fetch_one(_QUERIES["authenticate"], params), None, None
+    tenant = project or INSTALLATION
+    with environment.database.transaction(tenant, is_read=True) as transaction:
+        caller = transaction.submit(_QUERIES["authenticate"], params)
+        outcome, scope = submit_read_outcome(transaction, tenant, f"key:{token.key_id}", key_sha256)
+    return caller.fetchone(), outcome.fetchone(), scope.fetchone()
 
 
 def _authorize(

@@ -15,7 +15,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from coordination.clock import Deadline
 from coordination.database import INSTALLATION
 from coordination.environment import Environment, load_environment
-from coordination.errors import AnswerTooLargeError, MethodNotAllowedError, NotFoundError, PayloadTooLargeError, ProblemError
+from coordination.errors import (
+    AnswerTooLargeError,
+    MethodNotAllowedError,
+    NotFoundError,
+    PayloadTooLargeError,
+    ProblemError,
+)
 from coordination.http.authentication import open_call
 from coordination.http.operation import Call, Operation, PublicPage, path_pattern
 from coordination.http.request import Request, read_request, read_request_id

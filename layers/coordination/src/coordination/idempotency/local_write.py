@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import psycopg
+from psycopg.rows import DictRow
 
 from coordination.database import Database, Transaction
-from coordination.errors import OutcomeUnknownError
+from coordination.errors import DatabaseUnavailableError, OutcomeUnknownError
 from coordination.idempotency.records import (
     QUERIES,
     KeyedWrite,
@@ -64,7 +65,7 @@ def perform_local_write[Result](
             done = effect(transaction)
             transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, done[1]))
     except OutcomeUnknownError:
-        record = read_outcome(database, write)
+        record = _read_back(database, write)
         if done is None or record is None:
             raise
         # The record commits with its effect, but another call may have taken the key after our commit was lost: only a
@@ -78,3 +79,10 @@ def perform_local_write[Result](
             raise
         return stored
     return Performed(done[0])
+
+
+def _read_back(database: Database, write: KeyedWrite) -> DictRow | None:
+    try:
+        return read_outcome(database, write, waits=True)
+    except DatabaseUnavailableError:
+        return None

@@ -18,15 +18,17 @@ from coordination.errors import (
     IdempotencyUncertainError,
     OutcomeNotStoredError,
 )
+from coordination.lambda_response import carried_bytes
 from coordination.queries import load_queries
 from coordination.settings import IdempotencySettings
 
 QUERIES = load_queries("idempotency")
 
 # SQLSTATEs that the routines raise.
-_KEY_IS_HELD = "EW101"
-_RECORD_EXISTS = "EW102"
-_SCOPE_IS_FULL = "EW103"
+KEY_IS_HELD = "EW101"
+RECORD_EXISTS = "EW102"
+SCOPE_IS_FULL = "EW103"
+CLAIM_IS_LOST = "EW104"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class StoredAnswer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def carried_bytes(self) -> int:
+        """How many bytes Lambda's response has with it."""
+        return carried_bytes(self.headers["content-type"], self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +111,25 @@ def submit_read_outcome(
     return transaction.submit(QUERIES["read_outcome"], params), transaction.submit(QUERIES["count_records"], params)
 
 
-def read_outcome(database: Database, write: KeyedWrite) -> DictRow | None:
-    """Return the live record of a key, or None, in a transaction of its own."""
-    with database.transaction(write.tenant) as transaction:
+def read_outcome(database: Database, write: KeyedWrite, *, waits: bool = False) -> DictRow | None:
+    """Return the live record of a key, or None, in a transaction of its own.
+
+    Parameters
+    ----------
+    database, write
+        Where, and whose key.
+    waits
+        Whether to wait until no transaction holds the key, at most the lock time-out: one whose line was cut may be
+        committing just now.
+
+    Raises
+    ------
+    DatabaseUnavailableError
+        No connection, or a time-out.
+    """
+    with database.transaction(write.tenant, is_read=True) as transaction:
+        if waits:
+            transaction.submit(QUERIES["wait_for_key"], write.row_key)
         return transaction.fetch_one(QUERIES["read_outcome"], write.row_key)
 
 
@@ -135,9 +158,7 @@ def replay(record: Mapping[str, Any], write: KeyedWrite) -> StoredAnswer:
             extra={"operation": record["operation"]},
         )
     if record["state"] == "tombstone":
-        raise OutcomeNotStoredError(
-            "The write took effect; its answer was not kept and cannot be repeated. Read the resource instead."
-        )
+        raise outcome_not_stored()
     if record["state"] == "claimed":
         if record["deadline_seconds"] > 0:
             raise IdempotencyInProgressError(
@@ -154,6 +175,13 @@ def replay(record: Mapping[str, Any], write: KeyedWrite) -> StoredAnswer:
             },
         )
     return StoredAnswer(record["status"], record["headers"], bytes(record["body"]))
+
+
+def outcome_not_stored() -> OutcomeNotStoredError:
+    """Make the answer of a write whose own answer was too large to keep."""
+    return OutcomeNotStoredError(
+        "The write took effect; its answer was not kept and cannot be repeated. Read the resource instead."
+    )
 
 
 def answer_refused_claim(
@@ -178,16 +206,16 @@ def answer_refused_claim(
     in_progress = IdempotencyInProgressError(
         "The same write is being worked on by another call.", retry_after_seconds=1
     )
-    if error.sqlstate == _KEY_IS_HELD:
+    if error.sqlstate == KEY_IS_HELD:
         raise in_progress from error
-    if error.sqlstate == _SCOPE_IS_FULL:
+    if error.sqlstate == SCOPE_IS_FULL:
         raise IdempotencyCapacityError(
             f"This key's scope holds as many idempotency records ({settings.max_records}) or bytes "
             f"({settings.max_bytes}) as it may. Wait until the oldest expires, resolve uncertain claims, or write "
             "without an Idempotency-Key.",
             retry_after_seconds=int(error.diag.message_detail or 1),
         ) from error
-    if error.sqlstate != _RECORD_EXISTS:
+    if error.sqlstate != RECORD_EXISTS:
         return None
     record = read_outcome(database, write)
     if record is None:
@@ -197,16 +225,17 @@ def answer_refused_claim(
 
 
 def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: StoredAnswer) -> dict[str, Any]:
-    """Return the parameters that store an outcome."""
+    """Return the parameters that store an outcome; one that is too large is stored as a tombstone, without its body."""
+    is_kept = answer.carried_bytes <= settings.max_outcome_bytes
     return {
         **write.row_key,
         "operation": write.operation,
         "fingerprint": write.fingerprint,
         "status": answer.status,
         "headers": Jsonb(dict(answer.headers)),
-        "body": answer.body,
+        "body": answer.body if is_kept else b"",
         "retention_seconds": settings.retention_seconds,
         "max_records": settings.max_records,
         "max_bytes": settings.max_bytes,
-        "max_outcome_bytes": settings.max_outcome_bytes,
+        "max_outcome_bytes": settings.max_outcome_bytes if is_kept else 0,
     }

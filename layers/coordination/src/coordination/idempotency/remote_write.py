@@ -13,6 +13,7 @@ from coordination.database import Database, Transaction
 from coordination.errors import DatabaseUnavailableError, OutcomeUnknownError, TooLittleTimeError
 from coordination.idempotency.records import (
     QUERIES,
+    RECORD_EXISTS,
     KeyedWrite,
     Performed,
     StoredAnswer,
@@ -23,6 +24,7 @@ from coordination.settings import IdempotencySettings
 
 logger = Logger(child=True)
 
+_ATTEMPTS = 2
 _UNKNOWN = (
     "The write was begun and its outcome is not known. Repeat it with the same Idempotency-Key to see what is known; "
     "do not use a new key to find out."
@@ -47,7 +49,7 @@ class EffectBoundary:
 
 
 class ClaimLostError(Exception):
-    """The claim is not this owner's any more: it was resolved while the effect ran."""
+    """No outcome of this owner is stored: it could not be, or the claim was resolved while the effect ran."""
 
 
 def perform_remote_write[Effect, Result](
@@ -78,7 +80,7 @@ def perform_remote_write[Effect, Result](
     deadline
         When this invocation ends.
     needed_seconds
-        What the operation needs; with less time left nothing is claimed.
+        What the operation needs; with less time left nothing is claimed, or the claim is given back.
     reserved_bytes
         What its answer may take of the scope's bytes.
     act
@@ -100,17 +102,15 @@ def perform_remote_write[Effect, Result](
     OutcomeUnknownError
         Something failed after the boundary.
     """
-    if deadline.remaining_seconds() < needed_seconds:
-        raise TooLittleTimeError(
-            f"The operation needs {needed_seconds:.0f} s, the invocation has less left; nothing was done. Try again.",
-            retry_after_seconds=1,
-        )
+    _require_time(deadline, needed_seconds)
     token = uuid.uuid4()
     stored = _claim(database, write, settings, deadline, token, reserved_bytes)
     if stored is not None:
         return stored
     boundary = EffectBoundary()
     try:
+        # Claiming may have waited for the scope's lock, or for a new connection.
+        _require_time(deadline, needed_seconds)
         effect = act(boundary)
     except BaseException as error:
         if boundary.is_crossed:
@@ -122,6 +122,14 @@ def perform_remote_write[Effect, Result](
     return Performed(_complete(database, write, settings, token, effect, record))
 
 
+def _require_time(deadline: Deadline, needed_seconds: float) -> None:
+    if deadline.remaining_seconds() < needed_seconds:
+        raise TooLittleTimeError(
+            f"The operation needs {needed_seconds:.0f} s, the invocation has less left; nothing was done. Try again.",
+            retry_after_seconds=1,
+        )
+
+
 def _claim(
     database: Database,
     write: KeyedWrite,
@@ -130,7 +138,11 @@ def _claim(
     token: uuid.UUID,
     reserved_bytes: int,
 ) -> StoredAnswer | None:
-    """Claim the key; return the stored answer when it cannot be claimed because the write has completed."""
+    """Claim the key; return the stored answer when it cannot be claimed because the write has completed.
+
+    When the answer of the commit was lost, the token tells whether the claim is ours. If it is not, the key is claimed
+    once more with the same token: should the lost commit arrive after all, one of the two finds the other.
+    """
     params: dict[str, Any] = {
         **write.row_key,
         "operation": write.operation,
@@ -142,21 +154,25 @@ def _claim(
         "max_bytes": settings.max_bytes,
         "reserved_bytes": reserved_bytes,
     }
-    try:
-        with database.transaction(write.tenant) as transaction:
-            transaction.submit(QUERIES["claim_remote_write"], params)
-    except OutcomeUnknownError:
-        # The commit's answer was lost: the token tells whether the claim is ours. If not, nothing was claimed.
-        if _read_claim(database, write, token) is None:
-            raise DatabaseUnavailableError(
-                "The connection was lost; nothing was done. Try again.", retry_after_seconds=1
-            ) from None
-    except psycopg.Error as error:
-        stored = answer_refused_claim(database, write, settings, error)
-        if stored is None:
-            raise
-        return stored
-    return None
+    for _ in range(_ATTEMPTS):
+        try:
+            with database.transaction(write.tenant) as transaction:
+                transaction.submit(QUERIES["claim_remote_write"], params)
+        except OutcomeUnknownError:
+            if _read_claim(database, write, token) is None:
+                continue
+        except psycopg.Error as error:
+            if error.sqlstate == RECORD_EXISTS and _read_claim(database, write, token) is not None:
+                return None
+            stored = answer_refused_claim(database, write, settings, error)
+            if stored is None:
+                raise
+            return stored
+        return None
+    raise DatabaseUnavailableError(
+        "The connection was lost before anything was done. Repeat the write with the same Idempotency-Key.",
+        retry_after_seconds=1,
+    )
 
 
 def _release(database: Database, write: KeyedWrite, token: uuid.UUID) -> None:
@@ -176,46 +192,36 @@ def _complete[Effect, Result](
     effect: Effect,
     record: Callable[[Transaction, Effect], tuple[Result, StoredAnswer]],
 ) -> Result:
-    """Write rows and outcome; once more on a new connection when the first was lost before it committed."""
+    """Write rows and outcome in one transaction; once more on a new connection when the first was lost.
+
+    The token stays in a completed record: it tells whether a commit whose answer was lost had happened.
+    """
+    sent: list[Result] = []
     try:
-        try:
-            return _record(database, write, settings, token, effect, record)
-        except DatabaseUnavailableError:
-            logger.warning("completing once more on a new connection", extra={"operation": write.operation})
-            return _record(database, write, settings, token, effect, record)
+        for _ in range(_ATTEMPTS):
+            try:
+                if sent and _read_claim(database, write, token) != "claimed":
+                    break
+                with database.transaction(write.tenant) as transaction:
+                    result, answer = record(transaction, effect)
+                    params = outcome_params(write, settings, answer) | {"token": token}
+                    transaction.submit(QUERIES["complete_remote_write"], params)
+                    sent.append(result)
+            except (DatabaseUnavailableError, OutcomeUnknownError):
+                logger.warning("the outcome's commit was lost", extra={"operation": write.operation})
+            else:
+                return result
+        if not sent or _read_claim(database, write, token) not in ("completed", "tombstone"):
+            raise ClaimLostError(write.operation)
     except Exception as error:
         logger.exception("the outcome was not stored; the claim stays", extra={"operation": write.operation})
         raise OutcomeUnknownError(_UNKNOWN) from error
-
-
-def _record[Effect, Result](
-    database: Database,
-    write: KeyedWrite,
-    settings: IdempotencySettings,
-    token: uuid.UUID,
-    effect: Effect,
-    record: Callable[[Transaction, Effect], tuple[Result, StoredAnswer]],
-) -> Result:
-    results: list[Result] = []
-    try:
-        with database.transaction(write.tenant) as transaction:
-            result, answer = record(transaction, effect)
-            results.append(result)
-            params = outcome_params(write, settings, answer) | {"token": token}
-            row = transaction.fetch_one(QUERIES["complete_remote_write"], params)
-            if row is None or not row["completed"]:
-                raise ClaimLostError(write.operation)
-    except OutcomeUnknownError as error:
-        # The token stays in a completed record: it tells whether the commit whose answer was lost had happened.
-        state = _read_claim(database, write, token)
-        if state == "claimed":
-            raise DatabaseUnavailableError("The commit did not happen.") from error
-        if state is None:
-            raise
-    return results[0]
+    return sent[-1]
 
 
 def _read_claim(database: Database, write: KeyedWrite, token: uuid.UUID) -> str | None:
-    with database.transaction(write.tenant) as transaction:
+    """Return the state of this owner's claim, or None; waits for a transaction that is still at it."""
+    with database.transaction(write.tenant, is_read=True) as transaction:
+        transaction.submit(QUERIES["wait_for_key"], write.row_key)
         row = transaction.fetch_one(QUERIES["read_claim"], write.row_key | {"token": token})
     return row["state"] if row else None

@@ -44,12 +44,13 @@ BEGIN
 END
 $$;
 
--- Completes a claim of this owner with its outcome; an outcome that is too large becomes a tombstone. Changes no row
--- for another token, or when the claim was resolved meanwhile. Returns whether it completed one.
+-- Completes a claim of this owner with its outcome; an outcome that is too large becomes a tombstone.
+-- Raises EW104, having changed nothing, for another token or when the claim was resolved meanwhile: so it can travel
+-- with the COMMIT, and the effect's rows go with the outcome or not at all.
 CREATE FUNCTION coordination.complete_remote_write(
     scope_tenant text, scope_principal text, key_digest bytea, token uuid, outcome_status integer,
     outcome_headers jsonb, outcome_body bytea, retention interval, max_bytes bigint, max_outcome_bytes bigint)
-    RETURNS boolean
+    RETURNS void
     LANGUAGE plpgsql
     VOLATILE
 AS $$
@@ -74,7 +75,23 @@ BEGIN
         stored_bytes = CASE WHEN is_kept THEN outcome_bytes ELSE 0 END
     WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
       AND r.state = 'claimed' AND r.owner_token = token;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the claim is not of this owner' USING ERRCODE = 'EW104';
+    END IF;
+END
+$$;
+
+-- Waits until no transaction holds the key: what a transaction whose answer was lost did with it can be seen by the
+-- next statement. At most the transaction's lock_timeout; the lock is held until the transaction ends.
+CREATE FUNCTION coordination.wait_for_key(scope_tenant text, scope_principal text, key_digest bytea)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(coordination.advisory_lock_id(
+        'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex')));
 END
 $$;
 
@@ -110,8 +127,10 @@ REVOKE ALL ON FUNCTION coordination.claim_remote_write(
 REVOKE ALL ON FUNCTION coordination.complete_remote_write(
     text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
     text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;

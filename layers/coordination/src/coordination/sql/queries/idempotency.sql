@@ -34,19 +34,27 @@ SELECT coordination.claim_remote_write(
     %(token)s::uuid, %(owner_ms)s::bigint, make_interval(secs => %(retention_seconds)s::integer),
     %(max_records)s::integer, %(max_bytes)s::bigint, %(reserved_bytes)s::bigint) AS records_left;
 
+-- name: wait_for_key
+-- Wait until no transaction holds the key, so that the next statement sees what a lost one did.
+-- Lock: the key's, transaction-level, until the transaction ends.
+SELECT coordination.wait_for_key(%(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea);
+
 -- name: read_claim
--- Whether a claim of this owner is there, after a lost answer. No lock.
-SELECT state FROM coordination.idempotency_records
+-- The state of this owner's claim, after a lost answer. Lock: the row, so that a transaction that is just completing it
+-- is waited for. `resolved`: somebody else said that it happened.
+SELECT CASE WHEN state = 'tombstone' AND status IS NULL THEN 'resolved' ELSE state END AS state
+FROM coordination.idempotency_records
 WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND key_sha256 = %(key_sha256)s::bytea
-  AND owner_token = %(token)s::uuid;
+  AND owner_token = %(token)s::uuid
+FOR UPDATE;
 
 -- name: complete_remote_write
--- Complete a claim in the transaction that writes the effect's rows; false when it is not this owner's any more.
+-- Complete a claim in the transaction that writes the effect's rows. Raises EW104 when it is not this owner's any more.
 -- retention_seconds: how long the outcome is replayed. Lock: the scope's.
 SELECT coordination.complete_remote_write(
     %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(token)s::uuid, %(status)s::integer,
     %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
-    %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS completed;
+    %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint);
 
 -- name: release_claim
 -- Give a claim back whose effect has not begun; nothing for another token. Lock: the row.
