@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import msgspec
-from records.limits import Limits
+from records.limits import MIB, Limits
 from records.manifest import Notes, ShardStart
 from records.row_errors import Reason, RowError
 
@@ -33,6 +33,12 @@ class Request(msgspec.Struct, frozen=True):
     mapping: dict[str, str] | None
     nul: Literal["refuse", "replace"]
     limits: Limits
+
+    @property
+    def seconds(self) -> float:
+        """Time that the decoder may take, of the clock and of the processor."""
+        limits = self.limits
+        return limits.decoder_seconds + limits.decoder_seconds_per_mib * self.file_bytes / MIB
 
 
 class Accepted(msgspec.Struct, frozen=True):

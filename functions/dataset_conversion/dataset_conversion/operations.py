@@ -73,8 +73,8 @@ OPERATIONS = (
         permission="datasets.write",
         body=ReserveUpload,
         responses={201: Reservation},
-        # The URL is a credential: a replay leaves it and its headers out, a new reservation is cheap.
-        idempotency=LocalWrite(secret_fields=frozenset({"url", "headers"})),
+        # The URL is stored and replayed: all it lets anybody do is put this one file, for an hour.
+        idempotency=LocalWrite(),
         handle=_reserve,
     ),
     Operation(

@@ -6,6 +6,7 @@ whatever happens to this process is a refusal of the file.
 """
 
 import ctypes
+import math
 import mmap
 import os
 import resource
@@ -51,10 +52,9 @@ def _do_without(*modules: str) -> None:
 
 
 def _bound_resources(request: Request) -> None:
-    limits = request.limits
-    space = limits.decoder_address_space_bytes
+    space = request.limits.decoder_address_space_bytes
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
-    seconds = max(1, int(limits.decoder_seconds))
+    seconds = max(1, math.ceil(request.seconds))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -85,7 +85,7 @@ def _run_decoder(request: Request, write: Callable[[bytes], object]) -> Accepted
         stack.callback(process.kill)
         with cast("BinaryIO", process.stdin) as standard_input:
             standard_input.write(msgspec.json.encode(request))
-        answers = _Answers(cast("BinaryIO", process.stdout), request.limits)
+        answers = _Answers(cast("BinaryIO", process.stdout), request.seconds)
         while True:
             kind, payload = answers.read()
             if kind == ROWS:
@@ -119,10 +119,9 @@ def _make_environment() -> dict[str, str]:
 class _Answers:
     """Reads messages, and counts only the time that is spent waiting for them."""
 
-    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+    def __init__(self, stream: BinaryIO, seconds: float) -> None:
         self._descriptor = stream.fileno()
-        self._seconds_left = limits.decoder_seconds
-        self._seconds = limits.decoder_seconds
+        self._seconds_left = self._seconds = seconds
 
     def read(self) -> tuple[bytes, bytes]:
         kind, size = FRAME.unpack(self._read_exactly(FRAME.size))
@@ -141,7 +140,7 @@ class _Answers:
         readable, _, _ = select.select([self._descriptor], [], [], max(0.0, self._seconds_left))
         self._seconds_left -= time.monotonic() - started
         if not readable:
-            self._fail(f"took more than {self._seconds:g} seconds, the limit")
+            self._fail(f"took more than {self._seconds:.3g} seconds, the limit")
         piece = os.read(self._descriptor, min(size, _PIPE_BYTES))
         if not piece:
             self._fail("crashed or needed more memory than its limit")

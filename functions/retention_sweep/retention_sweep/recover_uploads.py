@@ -11,6 +11,8 @@ from coordination.leases import Lease, LeaseLostError, drop_lease, release_lease
 from coordination.queries import load_queries
 from coordination.uploads import upload_lease_name
 
+from retention_sweep.projects import iterate_projects
+
 logger = Logger(child=True)
 
 _QUERIES = load_queries("uploads")
@@ -33,20 +35,12 @@ def recover_uploads(environment: Environment, deadline: Deadline) -> dict[str, i
         `released` reservations and `failed` projects, which the next pass looks at again.
     """
     counts = {"released": 0, "failed": 0}
-    after: str | None = None
-    while deadline.remaining_seconds() > _SPARE_SECONDS:
-        page = environment.database.fetch_all(
-            load_queries("projects")["list_projects"], {"visible": None, "after": after, "limit": _PAGE_SIZE}
-        )
-        for project in page:
-            try:
-                counts["released"] += _recover_project(environment, project["id"], deadline)
-            except ProblemError as error:
-                counts["failed"] += 1
-                logger.warning("uploads not recovered", extra={"project": project["id"], "code": error.code})
-        if len(page) < _PAGE_SIZE:
-            break
-        after = page[-1]["id"]
+    for project in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+        try:
+            counts["released"] += _recover_project(environment, project, deadline)
+        except ProblemError as error:
+            counts["failed"] += 1
+            logger.warning("uploads not recovered", extra={"project": project, "code": error.code})
     logger.info("stale uploads recovered", extra=counts)
     return counts
 

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -149,6 +150,22 @@ class Objects:
             ExpiresIn=valid_seconds,
         )
         return url, {"content-length": str(size), "x-amz-checksum-sha256": checksum, "if-none-match": "*"}
+
+    def list_page(self, prefix: str, after: str, limit: int) -> list[tuple[str, datetime]]:
+        """Return up to `limit` keys below a prefix with the time each was written, in key order after a key.
+
+        Raises
+        ------
+        StorageUnavailableError
+            S3 cannot be reached or refused.
+        """
+        with self._translated():
+            page = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, StartAfter=after, MaxKeys=limit)
+        return [
+            (entry["Key"], entry["LastModified"])
+            for entry in page.get("Contents", [])
+            if "Key" in entry and "LastModified" in entry
+        ]
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; one that is not there is no error.

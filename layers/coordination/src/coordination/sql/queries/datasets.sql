@@ -94,3 +94,11 @@ LIMIT %(limit)s::integer;
 SELECT id FROM packs.packs
 WHERE tenant_id = %(tenant)s::text AND name = %(name)s::text AND version = %(version)s::integer
 FOR SHARE;
+
+-- name: find_unreferenced
+-- Those of some contents that no version and no run's snapshot refers to. sha256s: 64 hex digits each. No lock.
+SELECT c.sha256
+FROM unnest(%(sha256s)s::text[]) AS c (sha256)
+WHERE NOT EXISTS (SELECT 1 FROM packs.packs p WHERE p.tenant_id = %(tenant)s::text AND p.sha256 = c.sha256)
+  AND NOT EXISTS (SELECT 1 FROM evals.run_snapshots s WHERE s.tenant_id = %(tenant)s::text AND s.sha256 = c.sha256)
+ORDER BY c.sha256;
