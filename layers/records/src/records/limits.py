@@ -27,9 +27,9 @@ class Limits:
         One Parquet page, compressed and uncompressed.
     decoder_address_space_bytes
         Address space of the process that decodes Parquet.
-    decoder_seconds
-        How long a Parquet decoder may keep its caller waiting, and the processor time that it may use. The time that
-        the caller spends on taking the rows does not count.
+    decoder_seconds, decoder_seconds_per_mib
+        How long a Parquet decoder may keep its caller waiting, and the processor time that it may use: so much, and so
+        much more for each MiB of the file. The time that the caller spends on taking the rows does not count.
     """
 
     input_bytes: int = 64 * MIB
@@ -43,3 +43,4 @@ class Limits:
     page_bytes: int = 4 * MIB
     decoder_address_space_bytes: int = 1024 * MIB
     decoder_seconds: float = 10.0
+    decoder_seconds_per_mib: float = 0.5
