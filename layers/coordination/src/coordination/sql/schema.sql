@@ -1,0 +1,680 @@
+-- The schema as it is: the readable truth. It equals the sum of the migrations (tests/contract/test_schema.py proves
+-- it); a migration is not complete before this file says the same. Times are instants of clock_timestamp(); `principal`
+-- is key:<id>. Not run by a deployment: that applies sql/migrations/.
+
+-- ==================== Schemas and the tenant of a transaction ======================================================
+
+CREATE SCHEMA coordination;
+CREATE SCHEMA scheduler;
+CREATE SCHEMA scheduler_app;
+CREATE SCHEMA packs;
+CREATE SCHEMA evals;
+
+GRANT USAGE ON SCHEMA coordination, scheduler, scheduler_app, packs, evals TO evalward_app;
+
+-- Opens a tenant transaction: sets tenant and time-outs for this transaction only.
+-- Raises when the isolation is not READ COMMITTED: caps counted under a lock need a fresh snapshot per statement,
+-- and a role whose default is another isolation would over-admit.
+CREATE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_ms integer, statement_timeout_ms integer)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    IF tenant IS NULL OR tenant = '' THEN
+        RAISE EXCEPTION 'no tenant given' USING ERRCODE = 'EW001';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'isolation is %, READ COMMITTED is needed', current_setting('transaction_isolation')
+            USING ERRCODE = 'EW002';
+    END IF;
+    PERFORM set_config('app.tenant_id', tenant, true);
+    PERFORM set_config('lock_timeout', lock_timeout_ms::text, true);
+    PERFORM set_config('statement_timeout', statement_timeout_ms::text, true);
+    -- A client that dies in the middle must not hold its locks for longer than a statement may run.
+    PERFORM set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
+END
+$$;
+
+-- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
+-- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.)
+CREATE FUNCTION scheduler_app.require_current_tenant()
+    RETURNS text
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+DECLARE
+    tenant text := current_setting('app.tenant_id', true);
+BEGIN
+    IF tenant IS NULL OR tenant = '' THEN
+        RAISE EXCEPTION 'no tenant is set in this transaction' USING ERRCODE = 'EW001';
+    END IF;
+    RETURN tenant;
+END
+$$;
+
+-- Raises when a routine is called for another tenant than the one of this transaction.
+CREATE FUNCTION scheduler_app.raise_unless_tenant(tenant text)
+    RETURNS void
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+BEGIN
+    IF tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+        RAISE EXCEPTION 'the tenant asked for is not the tenant of this transaction' USING ERRCODE = 'EW003';
+    END IF;
+END
+$$;
+
+REVOKE ALL ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.require_current_tenant() FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.raise_unless_tenant(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.require_current_tenant() TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.raise_unless_tenant(text) TO evalward_app;
+
+-- Ledger of applied migrations; made by the migrator before the first one.
+CREATE TABLE coordination.schema_migrations (
+    number integer PRIMARY KEY,  -- number of the file
+    name text NOT NULL,  -- verb_object
+    sha256 text NOT NULL,  -- of the file, 64 hex digits: an applied file that changes stops the migrator
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- ==================== coordination: projects, keys, audit, leases, wake-ups, idempotency ===========================
+
+-- Projects: the tenants.
+CREATE TABLE coordination.projects (
+    id text PRIMARY KEY CHECK (id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),  -- the tenant id everywhere
+    description text NOT NULL DEFAULT '' CHECK (length(description) <= 1000),  -- for people
+    max_stored_runs integer CHECK (max_stored_runs > 0),  -- quota: runs, whatever their state; NULL is no limit
+    -- quota: bytes of published datasets and open reservations; NULL is no limit
+    max_dataset_bytes bigint CHECK (max_dataset_bytes > 0),
+    -- age at which ended runs go, as sent (720h, 30d, P30D; '0' keeps for ever); NULL: the deployment's
+    run_retention text,
+    paused boolean NOT NULL DEFAULT false,  -- no work is dispatched; writes are taken
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()  -- of the last PATCH
+);
+
+-- API keys. Global: no tenant is known before one is found.
+CREATE TABLE coordination.api_keys (
+    id text PRIMARY KEY CHECK (id ~ '^[0-9a-f]{16}$'),  -- 16 hex digits; the principal is key:<id>
+    name text NOT NULL CHECK (length(name) BETWEEN 1 AND 200),  -- for people
+    -- SHA-256 over the 64 hex digits of the secret; the secret itself is stored nowhere
+    secret_sha256 bytea NOT NULL CHECK (octet_length(secret_sha256) = 32),
+    grants jsonb NOT NULL,  -- [{project, role | permissions}]
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal, or 'deployment'
+    expires_at timestamptz  -- stops working then; NULL is never
+);
+
+-- Who did, or was refused, what. Insert and read only.
+CREATE TABLE coordination.audit_events (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- order of insertion
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    principal text NOT NULL,  -- key:<id>
+    project text NOT NULL,  -- project id, or '-' for the installation
+    operation text NOT NULL,  -- operation id
+    outcome text NOT NULL CHECK (outcome IN ('allowed', 'denied', 'reconciled')),
+    target text NOT NULL DEFAULT '',  -- what it was done to, '' when the operation says it
+    request_id text NOT NULL  -- the gateway's id of the request
+);
+CREATE INDEX audit_events_by_project ON coordination.audit_events (project, id DESC);
+
+-- Who works on what, until when. A row outlives its lease, so that the epoch only grows.
+CREATE TABLE coordination.leases (
+    name text PRIMARY KEY,  -- <kind>:<project>:<ref_id>, or the name of a singleton
+    owner uuid,  -- random per taking; NULL when free
+    epoch bigint NOT NULL DEFAULT 0 CHECK (epoch >= 0),  -- grows with every taking, survives release
+    expires_at timestamptz,  -- a later writer may take it from then on
+    CHECK ((owner IS NULL) = (expires_at IS NULL))
+);
+
+-- The outbox and the due index of all asynchronous work. Holds no payload.
+CREATE TABLE coordination.wake_ups (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    queue text NOT NULL CHECK (queue IN ('conversion', 'evaluation', 'delivery')),  -- which function is woken
+    project text NOT NULL,
+    kind text NOT NULL,  -- what ref_id names: import, run, shard
+    ref_id text NOT NULL,  -- the row that holds the work
+    due_at timestamptz NOT NULL DEFAULT clock_timestamp(),  -- not to be sent before
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- how often the pulse has sent it
+    sent_at timestamptz,  -- last sending; NULL: the pulse sends it when due
+    UNIQUE (project, kind, ref_id)
+);
+CREATE INDEX wake_ups_by_due ON coordination.wake_ups (due_at, id);
+
+-- Scopes that hold records, so that the hourly pass finds them without a tenant.
+CREATE TABLE coordination.idempotency_scopes (
+    tenant_id text NOT NULL,  -- project id, or '-'
+    principal text NOT NULL,  -- key:<id>
+    last_write_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant_id, principal)
+);
+
+-- One key of a scope: a claim, an outcome, or a tombstone.
+CREATE TABLE coordination.idempotency_records (
+    tenant_id text NOT NULL,  -- project id, or '-' for installation-wide routes
+    principal text NOT NULL,  -- with tenant_id the scope in which caps count
+    -- SHA-256 of the key; the key itself is stored nowhere
+    key_sha256 bytea NOT NULL CHECK (octet_length(key_sha256) = 32),
+    id uuid NOT NULL DEFAULT gen_random_uuid(),  -- names a claim in the API
+    operation text NOT NULL,  -- operation id
+    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),  -- SHA-256 of the request as it was understood
+    -- claimed: no outcome yet; tombstone: happened, answer not kept
+    state text NOT NULL CHECK (state IN ('claimed', 'completed', 'tombstone')),
+    owner_token uuid,  -- remote mode: random per claim; complete and release match it
+    claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    deadline_at timestamptz,  -- remote mode: the owner's deadline; in progress before, uncertain after
+    completed_at timestamptz,
+    expires_at timestamptz NOT NULL,  -- no longer live from then on
+    status smallint,  -- HTTP status of the answer
+    headers jsonb,  -- allow-listed headers, lower-case names
+    body bytea,  -- bytes of the answer, without secrets
+    -- bytes that count against the cap: of the answer, or reserved by a claim
+    stored_bytes bigint NOT NULL DEFAULT 0 CHECK (stored_bytes >= 0),
+    PRIMARY KEY (tenant_id, principal, key_sha256),
+    UNIQUE (tenant_id, id),
+    CHECK (state <> 'claimed' OR (owner_token IS NOT NULL AND deadline_at IS NOT NULL)),
+    CHECK (state = 'claimed' OR completed_at IS NOT NULL),
+    CHECK (state <> 'completed' OR (status IS NOT NULL AND headers IS NOT NULL AND body IS NOT NULL))
+);
+CREATE INDEX idempotency_records_by_expiry ON coordination.idempotency_records (tenant_id, principal, expires_at);
+
+ALTER TABLE coordination.idempotency_records ENABLE ROW LEVEL SECURITY;
+ALTER TABLE coordination.idempotency_records FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON coordination.idempotency_records
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON coordination.projects, coordination.api_keys, coordination.leases,
+    coordination.wake_ups, coordination.idempotency_scopes, coordination.idempotency_records TO evalward_app;
+-- Audit events are evidence: the application adds and reads them, nothing in it changes or removes one.
+GRANT SELECT, INSERT ON coordination.audit_events TO evalward_app;
+
+-- The claim of a local-mode keyed write, before its effect and in the same transaction.
+-- A try-lock on the key keeps concurrent duplicates apart without waiting; the record is read in a statement of its
+-- own after the lock, so that a winner that has just committed is seen (a volatile function under READ COMMITTED takes
+-- a new snapshot for each statement).
+-- Raises EW101 when another call holds the key, EW102 when a live record exists (the caller reads it and replays).
+CREATE FUNCTION coordination.claim_local_write(scope_tenant text, scope_principal text, key_digest bytea)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    lock_id bigint := coordination.advisory_lock_id(
+        'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex'));
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    IF NOT pg_try_advisory_xact_lock(lock_id) THEN
+        RAISE EXCEPTION 'the same key is being worked on' USING ERRCODE = 'EW101';
+    END IF;
+    PERFORM 1 FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
+      AND r.expires_at > clock_timestamp();
+    IF FOUND THEN
+        RAISE EXCEPTION 'the key has a live record' USING ERRCODE = 'EW102';
+    END IF;
+END
+$$;
+
+-- Stores the outcome of a local-mode keyed write, last in its transaction: takes the scope's lock, prunes what has
+-- expired, counts what is left against the caps in a fresh snapshot, inserts.
+-- An outcome that does not fit the scope's remaining bytes becomes a tombstone: the effect is not undone for it.
+-- Raises EW103 at the cap on records; DETAIL holds the whole seconds until the scope's next expiry.
+-- Returns the records left in the scope.
+CREATE FUNCTION coordination.store_outcome(
+    scope_tenant text, scope_principal text, key_digest bytea, operation_id text, request_fingerprint bytea,
+    outcome_status integer, outcome_headers jsonb, outcome_body bytea, retention interval,
+    max_records integer, max_bytes bigint, max_outcome_bytes bigint)
+    RETURNS integer
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    decided_at timestamptz;
+    live_records integer;
+    live_bytes bigint;
+    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    is_kept boolean;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    decided_at := clock_timestamp();
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
+    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
+    IF live_records >= max_records THEN
+        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
+            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
+            FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    END IF;
+    is_kept := outcome_bytes <= max_outcome_bytes AND live_bytes + outcome_bytes <= max_bytes;
+    INSERT INTO coordination.idempotency_records (
+        tenant_id, principal, key_sha256, operation, fingerprint, state, claimed_at, completed_at, expires_at,
+        status, headers, body, stored_bytes)
+    VALUES (
+        scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint,
+        CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at, decided_at + retention,
+        outcome_status, CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
+        CASE WHEN is_kept THEN outcome_bytes ELSE 0 END);
+    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
+    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    RETURN max_records - live_records - 1;
+END
+$$;
+
+-- 64-bit id of a transaction-level advisory lock: the first 8 bytes of SHA-256(namespace, 0x00, name), big-endian,
+-- signed. docs/locks.md lists the namespaces.
+CREATE FUNCTION coordination.advisory_lock_id(namespace text, name text)
+    RETURNS bigint
+    LANGUAGE sql
+    IMMUTABLE
+    STRICT
+    PARALLEL SAFE
+AS $$
+    SELECT ('x' || encode(substring(
+        sha256(convert_to(namespace, 'UTF8') || '\x00'::bytea || convert_to(name, 'UTF8')) FROM 1 FOR 8), 'hex')
+    )::bit(64)::bigint
+$$;
+
+-- Waits for the transaction-level lock (namespace, name), at most the transaction's lock_timeout.
+CREATE FUNCTION coordination.take_advisory_lock(namespace text, name text)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(coordination.advisory_lock_id(namespace, name));
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA coordination FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION coordination.claim_local_write(text, text, bytea) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.store_outcome(
+    text, text, bytea, text, bytea, integer, jsonb, bytea, interval, integer, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.advisory_lock_id(text, text) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.take_advisory_lock(text, text) TO evalward_app;
+
+-- ==================== packs: datasets ==============================================================================
+
+-- Dataset versions. Custody: never swept; a version goes only when someone deletes its dataset.
+CREATE TABLE packs.packs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$'),
+    version integer NOT NULL CHECK (version >= 1),  -- 1, 2, 3 … per name
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),  -- of the canonical object
+    path text NOT NULL,  -- key of the canonical object in the bucket
+    records integer NOT NULL CHECK (records > 0),  -- count
+    bytes bigint NOT NULL CHECK (bytes > 0),  -- size of the canonical object
+    source text NOT NULL,  -- 'upload', or the s3:// address it was imported from
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name, version)
+);
+CREATE INDEX packs_by_sha256 ON packs.packs (tenant_id, sha256, created_at DESC);
+CREATE INDEX packs_by_age ON packs.packs (tenant_id, created_at DESC, id DESC);
+
+ALTER TABLE packs.packs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE packs.packs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON packs.packs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON packs.packs TO evalward_app;
+
+-- ==================== scheduler: completed mechanics, swept when their time has come ===============================
+
+-- Units of work that end: imports.
+CREATE TABLE scheduler.jobs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    kind text NOT NULL CHECK (kind IN ('dataset_import')),
+    state text NOT NULL DEFAULT 'queued'
+        CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'canceled', 'timed_out')),
+    dedupe_key text NOT NULL,  -- tells the same cause delivered twice
+    payload jsonb NOT NULL,  -- what to do; for an import an ImportOrder
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- begun so far
+    result jsonb,  -- what it made; for an import the Dataset
+    error jsonb,  -- why it failed: code, detail, errors
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal, or the bucket's notification
+    started_at timestamptz,  -- of the first attempt
+    completed_at timestamptz,  -- when it reached a terminal state
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, kind, dedupe_key)
+);
+CREATE INDEX jobs_by_age ON scheduler.jobs (tenant_id, kind, created_at DESC, id DESC);
+
+-- Dispatch of runs, one row a run. No foreign key to runs: it may be swept.
+CREATE TABLE scheduler.estate_run_queue (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL,  -- the run
+    queued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    acknowledged_at timestamptz,  -- taken up by planning
+    completed_at timestamptz,
+    outcome text CHECK (outcome IN ('succeeded', 'failed', 'error', 'cancelled')),  -- the run's terminal state
+    PRIMARY KEY (tenant_id, id),
+    CHECK ((completed_at IS NULL) = (outcome IS NULL))
+);
+
+-- Shards: contiguous slices of a snapshot. No foreign key to runs: they may be swept.
+CREATE TABLE scheduler.policy_run_jobs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    run_id uuid NOT NULL,
+    shard_no integer NOT NULL CHECK (shard_no >= 0),  -- 0, 1, 2 …
+    first_record integer NOT NULL CHECK (first_record >= 0),  -- records before it in the snapshot
+    records integer NOT NULL CHECK (records > 0),  -- count, at most 1000
+    byte_start bigint NOT NULL CHECK (byte_start >= 0),  -- first byte in the canonical object
+    byte_end bigint NOT NULL,  -- first byte after it
+    state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- begun so far
+    error text,  -- why it was given up, for people
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    completed_at timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, run_id, shard_no),
+    CHECK (byte_end > byte_start)
+);
+
+ALTER TABLE scheduler.jobs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.jobs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.jobs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE scheduler.estate_run_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.estate_run_queue FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.estate_run_queue
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE scheduler.policy_run_jobs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.policy_run_jobs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.policy_run_jobs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON scheduler.jobs, scheduler.estate_run_queue, scheduler.policy_run_jobs
+    TO evalward_app;
+
+-- ==================== evals: runs ==================================================================================
+
+-- Runs: one evaluation of a snapshot of records each.
+CREATE TABLE evals.runs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL,
+    name text NOT NULL CHECK (length(name) BETWEEN 1 AND 200),  -- for people
+    -- the last four are terminal
+    state text NOT NULL DEFAULT 'pending'
+        CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'error', 'cancelled')),
+    dataset_name text NOT NULL,  -- pinned at creation
+    dataset_version integer NOT NULL,
+    config jsonb NOT NULL,  -- RunConfig, complete: defaults applied
+    config_sha256 text NOT NULL CHECK (config_sha256 ~ '^[0-9a-f]{64}$'),  -- of its canonical JSON
+    records_total integer NOT NULL CHECK (records_total > 0),  -- records of the snapshot
+    records_done integer NOT NULL DEFAULT 0,  -- records whose results are all written
+    shards_total integer,  -- NULL until planned
+    shards_done integer NOT NULL DEFAULT 0,  -- counted in the shard's completing transaction
+    results_scored integer NOT NULL DEFAULT 0,  -- count of results
+    results_skipped integer NOT NULL DEFAULT 0,
+    results_errors integer NOT NULL DEFAULT 0,
+    input_tokens bigint,  -- sum over records that tell; NULL when none does
+    output_tokens bigint,
+    cost_usd double precision,
+    report jsonb,  -- summaries, gates; NULL until finished
+    error jsonb,  -- RunFailure: why it could not finish
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    started_at timestamptz,  -- when it was planned
+    finished_at timestamptz,  -- when it reached a terminal state
+    PRIMARY KEY (tenant_id, id),
+    CHECK (records_done <= records_total),
+    CHECK (shards_done <= shards_total),
+    CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'error', 'cancelled')))
+);
+CREATE INDEX runs_by_age ON evals.runs (tenant_id, created_at DESC, id DESC);
+CREATE INDEX runs_by_state ON evals.runs (tenant_id, state, created_at DESC, id DESC);
+
+-- Labels are rows: a GIN index is not used under row-level security.
+CREATE TABLE evals.run_labels (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,
+    key text NOT NULL CHECK (length(key) BETWEEN 1 AND 100),
+    value text NOT NULL CHECK (length(value) <= 200),
+    PRIMARY KEY (tenant_id, run_id, key),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES evals.runs (tenant_id, id)
+);
+CREATE INDEX run_labels_by_value ON evals.run_labels (tenant_id, key, value, run_id);
+
+-- The records a run evaluates, fixed at creation; nothing is copied.
+CREATE TABLE evals.run_snapshots (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),  -- of the object
+    path text NOT NULL,  -- key of the object in the bucket
+    records integer NOT NULL CHECK (records > 0),  -- count
+    bytes bigint NOT NULL CHECK (bytes > 0),  -- size of the object
+    PRIMARY KEY (tenant_id, run_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES evals.runs (tenant_id, id)
+);
+CREATE INDEX run_snapshots_by_sha256 ON evals.run_snapshots (tenant_id, sha256);
+
+-- No foreign key to runs: the trigger it brings costs one look-up a row, 300,000 for a run of 100,000 records. The
+-- transaction that writes results updates the run's counts, so it cannot commit for a run that is gone.
+CREATE TABLE evals.run_results (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,
+    record_no integer NOT NULL CHECK (record_no >= 0),  -- place in the snapshot, from 0
+    trial smallint NOT NULL CHECK (trial >= 1),  -- from 1
+    evaluator text NOT NULL,  -- the evaluator's id in the run
+    record text NOT NULL,  -- the record's id
+    status text NOT NULL CHECK (status IN ('scored', 'skipped', 'error')),
+    score double precision,  -- in the evaluator's own range; NULL unless scored
+    passed boolean,  -- for pass/fail evaluators
+    error text,  -- why it was skipped or failed
+    PRIMARY KEY (tenant_id, run_id, record_no, trial, evaluator),
+    CHECK ((status = 'scored') = (score IS NOT NULL))
+);
+
+ALTER TABLE evals.runs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.runs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.runs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.run_labels ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_labels FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_labels
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.run_snapshots ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_snapshots FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_snapshots
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.run_results ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_results FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_results
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.runs, evals.run_labels, evals.run_snapshots, evals.run_results
+    TO evalward_app;
+
+-- ==================== coordination: remote keyed writes ============================================================
+
+-- Claims a key before a remote effect, in a transaction of its own: prunes the scope, counts it under its lock, inserts
+-- the claim with its owner's token and deadline, and reserves the bytes that its answer may take.
+-- Raises EW101 when another call is about to claim or write the key, EW102 when a live record exists, EW103 at a cap
+-- (DETAIL: whole seconds until the scope's next expiry). Returns the records left in the scope.
+CREATE FUNCTION coordination.claim_remote_write(
+    scope_tenant text, scope_principal text, key_digest bytea, operation_id text, request_fingerprint bytea,
+    token uuid, owner_ms bigint, retention interval, max_records integer, max_bytes bigint, reserved_bytes bigint)
+    RETURNS integer
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    decided_at timestamptz;
+    live_records integer;
+    live_bytes bigint;
+BEGIN
+    PERFORM coordination.claim_local_write(scope_tenant, scope_principal, key_digest);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    decided_at := clock_timestamp();
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
+    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
+    IF live_records >= max_records OR live_bytes + reserved_bytes > max_bytes THEN
+        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
+            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
+            FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    END IF;
+    INSERT INTO coordination.idempotency_records (
+        tenant_id, principal, key_sha256, operation, fingerprint, state, owner_token, claimed_at, deadline_at,
+        expires_at, stored_bytes)
+    VALUES (
+        scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint, 'claimed', token, decided_at,
+        decided_at + make_interval(secs => owner_ms / 1000.0), decided_at + retention, reserved_bytes);
+    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
+    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    RETURN max_records - live_records - 1;
+END
+$$;
+
+-- Completes a claim of this owner with its outcome; an outcome that is too large becomes a tombstone.
+-- Raises EW104, having changed nothing, for another token or when the claim was resolved meanwhile: so it can travel
+-- with the COMMIT, and the effect's rows go with the outcome or not at all.
+CREATE FUNCTION coordination.complete_remote_write(
+    scope_tenant text, scope_principal text, key_digest bytea, token uuid, outcome_status integer,
+    outcome_headers jsonb, outcome_body bytea, retention interval, max_bytes bigint, max_outcome_bytes bigint)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    other_bytes bigint;
+    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    is_kept boolean;
+    completed timestamptz;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    SELECT coalesce(sum(r.stored_bytes), 0) INTO other_bytes
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 <> key_digest;
+    is_kept := outcome_bytes <= max_outcome_bytes AND other_bytes + outcome_bytes <= max_bytes;
+    completed := clock_timestamp();
+    UPDATE coordination.idempotency_records r
+    SET state = CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, completed_at = completed,
+        expires_at = completed + retention, status = outcome_status,
+        headers = CASE WHEN is_kept THEN outcome_headers END, body = CASE WHEN is_kept THEN outcome_body END,
+        stored_bytes = CASE WHEN is_kept THEN outcome_bytes ELSE 0 END
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
+      AND r.state = 'claimed' AND r.owner_token = token;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the claim is not of this owner' USING ERRCODE = 'EW104';
+    END IF;
+END
+$$;
+
+-- Waits until no transaction holds the key: what a transaction whose answer was lost did with it can be seen by the
+-- next statement. At most the transaction's lock_timeout; the lock is held until the transaction ends.
+CREATE FUNCTION coordination.wait_for_key(scope_tenant text, scope_principal text, key_digest bytea)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(coordination.advisory_lock_id(
+        'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex')));
+END
+$$;
+
+-- Deletes what has expired in one scope, under its lock, and the scope itself when nothing is left in it.
+-- Returns how many records were deleted.
+CREATE FUNCTION coordination.prune_scope(scope_tenant text, scope_principal text)
+    RETURNS integer
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    pruned integer;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= clock_timestamp();
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    DELETE FROM coordination.idempotency_scopes s
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal AND NOT EXISTS (
+        SELECT 1 FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    RETURN pruned;
+END
+$$;
+
+CREATE INDEX idempotency_records_claimed ON coordination.idempotency_records (tenant_id, claimed_at, id)
+    WHERE state = 'claimed';
+
+REVOKE ALL ON FUNCTION coordination.claim_remote_write(
+    text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.complete_remote_write(
+    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
+    text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
+    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;
+
+-- ==================== evals: deletion and retention ================================================================
+
+-- Says that a run was deleted through the API, so that a retry of the deletion is authorized and answered like the
+-- first call. Holds nothing of the run but what authorization may look at; gone after 24 hours.
+CREATE TABLE evals.run_tombstones (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,  -- the deleted run
+    labels jsonb NOT NULL,  -- at deletion: what authorization may look at
+    deleted_by text NOT NULL,  -- principal
+    deleted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL,  -- from then on the run is simply unknown
+    PRIMARY KEY (tenant_id, run_id),
+    CHECK (expires_at > deleted_at)
+);
+CREATE INDEX run_tombstones_by_expiry ON evals.run_tombstones (tenant_id, expires_at);
+
+ALTER TABLE evals.run_tombstones ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_tombstones FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_tombstones
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.run_tombstones TO evalward_app;
+
+-- Retention walks a project's ended runs from the oldest on.
+CREATE INDEX runs_by_end ON evals.runs (tenant_id, coalesce(finished_at, created_at), id)
+    WHERE state IN ('succeeded', 'failed', 'error', 'cancelled');
