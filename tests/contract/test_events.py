@@ -85,7 +85,7 @@ class SentMessages:
 
     messages: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
 
-    def send(self, url: str, bodies: Sequence[str]) -> None:
+    def send(self, url: str, bodies: Sequence[str], delay_seconds: int = 0) -> None:
         self.messages += [(url, json.loads(body)) for body in bodies]
 
     def take_ref_id(self, kind: str) -> str:
@@ -112,7 +112,7 @@ def world(database: FreshDatabase, sent: SentMessages, monkeypatch: pytest.Monke
     settings = Settings(
         database_url=SecretStr(database.app_url),
         storage=StorageSettings(bucket=BUCKET),
-        queues=QueueSettings(conversion_url="conversion", evaluation_url="evaluation"),
+        queues=QueueSettings(conversion_url="conversion", evaluation_url="evaluation", delivery_url="delivery"),
     )
     environment: Environment = make_environment(settings, sent, Objects(BUCKET), Secrets())
     for border in (

@@ -54,18 +54,22 @@ class RecordedQueues:
     ----------
     sent
         (URL, decoded body) in the order of sending.
+    delays
+        Seconds of delay, in the same order.
     is_down
         Whether sending fails.
     """
 
     sent: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    delays: list[int] = field(default_factory=list[int])
     is_down: bool = False
 
-    def send(self, url: str, bodies: Sequence[str]) -> None:
+    def send(self, url: str, bodies: Sequence[str], delay_seconds: int = 0) -> None:
         """Keep the bodies."""
         if self.is_down:
             raise QueueIsDownError
         self.sent += [(url, orjson.loads(body)) for body in bodies]
+        self.delays += [delay_seconds] * len(bodies)
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,9 @@ def make_environments(database: FreshDatabase, queues: RecordedQueues) -> Genera
                 "database_url": SecretStr(url or database.app_url),
                 "storage": StorageSettings(bucket=BUCKET),
                 "queues": QueueSettings(
-                    conversion_url="https://sqs/conversion", evaluation_url="https://sqs/evaluation"
+                    conversion_url="https://sqs/conversion",
+                    evaluation_url="https://sqs/evaluation",
+                    delivery_url="https://sqs/delivery",
                 ),
                 **changes,
             }

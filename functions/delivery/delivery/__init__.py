@@ -1,1 +1,1 @@
-"""Minute pulse: send due wake-ups."""
+"""Minute pulse: send due wake-ups. Queue: call webhooks, publish storage events."""

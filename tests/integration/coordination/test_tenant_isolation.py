@@ -58,6 +58,8 @@ def fill(database: FreshDatabase, tenant: str) -> None:
         "smallint": 1,
         "bytea": b"\0" * 32,
         "jsonb": Jsonb({}),
+        "json": Jsonb({}),
+        "text[]": ["x"],
         "boolean": True,
         "timestamp with time zone": "2026-01-01T00:00:00Z",
         "date": "2026-01-01",

@@ -36,6 +36,11 @@ class Deadline:
         return self.at - time.monotonic()
 
 
+def read_clock() -> datetime:
+    """Return this machine's time in UTC."""
+    return datetime.now(UTC)
+
+
 def format_instant(instant: datetime) -> str:
     """Write an instant as RFC 3339 in UTC with `Z`, microseconds kept when there are any."""
     text = instant.astimezone(UTC).isoformat()

@@ -52,6 +52,7 @@ class Transaction:
         self.connection = connection
         self.tenant = tenant
         self.wake_ups: list[WakeUp] = []
+        self.woken: list[Cursor[DictRow]] = []
         self.is_commit_sent = False
 
     def submit(self, query: Query, params: Params | None = None) -> Cursor[DictRow]:
@@ -79,9 +80,17 @@ class Transaction:
                 "kind": wake_up.kind,
                 "ref_id": wake_up.ref_id,
                 "delay_seconds": wake_up.delay_seconds,
+                "is_punctual": wake_up.is_punctual,
             },
         )
         self.wake_ups.append(wake_up)
+
+    def wake_all(self, query: Query, params: Params) -> None:
+        """Send a statement that writes wake-ups without delay and returns them (queue, kind, project, ref_id).
+
+        Costs no round trip: the rows are read after the commit, when their messages go out.
+        """
+        self.woken.append(self.submit(query, params))
 
 
 class Database:
@@ -150,8 +159,9 @@ class Database:
                 raise _translate(error, is_commit_sent=transaction.is_commit_sent) from error
             raise
         self._used_at = time.monotonic()
-        if transaction.wake_ups:
-            self._after_commit(transaction.wake_ups)
+        wake_ups = transaction.wake_ups + [WakeUp(**row) for cursor in transaction.woken for row in cursor]
+        if wake_ups:
+            self._after_commit(wake_ups)
 
     def fetch_one(self, query: Query, params: Params | None = None) -> DictRow | None:
         """Read one row of the global tables in autocommit: one round trip, no tenant.

@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger
 from coordination.database import Database, connection_string
 from coordination.errors import DatabaseUnavailableError
 from coordination.outbox import Outbox
+from coordination.ports.event_bus import EventBus
 from coordination.ports.http_calls import HttpCalls
 from coordination.ports.objects import Objects
 from coordination.ports.queues import QueuePort, SqsQueues
@@ -36,6 +37,10 @@ class Environment:
         Sends wake-ups.
     http_calls
         Calls places outside that projects name.
+    secrets
+        Secrets Manager.
+    event_bus
+        EventBridge.
     """
 
     settings: Settings
@@ -43,6 +48,8 @@ class Environment:
     objects: Objects
     outbox: Outbox
     http_calls: HttpCalls
+    secrets: Secrets
+    event_bus: EventBus
 
 
 def make_environment(settings: Settings, queues: QueuePort, objects: Objects, secrets: Secrets) -> Environment:
@@ -62,10 +69,12 @@ def make_environment(settings: Settings, queues: QueuePort, objects: Objects, se
     urls: dict[QueueName, str] = {
         "conversion": settings.queues.conversion_url,
         "evaluation": settings.queues.evaluation_url,
+        "delivery": settings.queues.delivery_url,
     }
     outbox = Outbox(queues, urls, give_back)
     database = Database(load_conninfo, settings.transactions, outbox.send)
-    return Environment(settings, database, objects, outbox, HttpCalls(settings.outgoing.allowed_hosts))
+    http_calls = HttpCalls(settings.outgoing.allowed_hosts)
+    return Environment(settings, database, objects, outbox, http_calls, secrets, EventBus())
 
 
 @cache

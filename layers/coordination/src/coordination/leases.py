@@ -85,6 +85,14 @@ def release_lease(transaction: Transaction, lease: Lease) -> None:
     transaction.submit(_QUERIES["release_lease"], {"name": lease.name, "owner": lease.owner, "epoch": lease.epoch})
 
 
+def end_lease(transaction: Transaction, lease: Lease) -> None:
+    """Delete a lease in the transaction that ends the work for good, so that no row is left for every piece of work.
+
+    Should the work begin anew, its lease has the epoch 1 again; the random owner still tells the holders apart.
+    """
+    transaction.submit(_QUERIES["delete_lease"], {"name": lease.name, "owner": lease.owner, "epoch": lease.epoch})
+
+
 def drop_lease(database: Database, lease: Lease) -> None:
     """Give a lease back in a statement of its own, when the work ended without one. The epoch stays."""
     database.fetch_all(_QUERIES["release_lease"], {"name": lease.name, "owner": lease.owner, "epoch": lease.epoch})

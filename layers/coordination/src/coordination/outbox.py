@@ -34,7 +34,7 @@ class Outbox:
         self._give_back = give_back
 
     def send(self, wake_ups: Sequence[WakeUp]) -> int:
-        """Send the messages of those wake-ups that have no delay; the pulse sends the others when they are due.
+        """Send the messages of those wake-ups that are not left to the pulse.
 
         Returns
         -------
@@ -42,13 +42,13 @@ class Outbox:
             How many were sent. A failure is logged, never raised: the rows stay, and the pulse sends them.
         """
         sent = 0
-        by_queue: dict[QueueName, list[WakeUp]] = {}
+        batches: dict[tuple[QueueName, int], list[WakeUp]] = {}
         for wake_up in wake_ups:
-            if wake_up.delay_seconds == 0:
-                by_queue.setdefault(wake_up.queue, []).append(wake_up)
-        for queue, batch in by_queue.items():
+            if wake_up.is_sent_at_once:
+                batches.setdefault((wake_up.queue, wake_up.delay_seconds), []).append(wake_up)
+        for (queue, delay_seconds), batch in batches.items():
             try:
-                self._queues.send(self._urls[queue], [wake_up.encode() for wake_up in batch])
+                self._queues.send(self._urls[queue], [wake_up.encode() for wake_up in batch], delay_seconds)
                 sent += len(batch)
             except Exception as error:  # noqa: BLE001 - whatever it was, the rows are there and the pulse sends them
                 logger.warning(

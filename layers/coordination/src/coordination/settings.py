@@ -26,6 +26,7 @@ class QueueSettings(Section):
 
     conversion_url: str = Field(default="", description="URL of the queue that dataset_conversion reads")
     evaluation_url: str = Field(default="", description="URL of the queue that run_evaluation reads")
+    delivery_url: str = Field(default="", description="URL of the queue that delivery reads")
 
 
 class IdempotencySettings(Section):
@@ -56,6 +57,14 @@ class WorkSettings(Section):
     )
 
 
+class WebhookSettings(Section):
+    """What webhooks are signed with."""
+
+    secret_arn: str = Field(
+        default="", description="secret with JSON key, from which the secrets of all webhooks are derived"
+    )
+
+
 class OutgoingSettings(Section):
     """Which places outside may be called."""
 
@@ -82,6 +91,7 @@ class Settings(BaseSettings):
     transactions: TransactionSettings = TransactionSettings()
     work: WorkSettings = WorkSettings()
     outgoing: OutgoingSettings = OutgoingSettings()
+    webhooks: WebhookSettings = WebhookSettings()
 
 
 @cache

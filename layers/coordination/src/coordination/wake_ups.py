@@ -22,13 +22,16 @@ class WakeUp:
     queue
         Which function's queue.
     kind
-        What kind of work `ref_id` names: `import`, `run`, `shard`.
+        What kind of work `ref_id` names: `import`, `run`, `shard`, `finish`, `webhook`, `storage_event`.
     project
         Project id.
     ref_id
         The row that holds the work.
     delay_seconds
         Not before this many seconds from now (>= 0). With a delay no message is sent: the pulse does, when it is due.
+    is_punctual
+        Whether a delay (of at most 900 s) is too short to be rounded up to the pulse's minute: the message is sent at
+        once all the same and the queue holds it back.
     """
 
     queue: QueueName
@@ -36,6 +39,12 @@ class WakeUp:
     project: str
     ref_id: str
     delay_seconds: int = 0
+    is_punctual: bool = False
+
+    @property
+    def is_sent_at_once(self) -> bool:
+        """Whether its message follows the commit instead of the pulse."""
+        return self.delay_seconds == 0 or self.is_punctual
 
     @property
     def lease_name(self) -> str:

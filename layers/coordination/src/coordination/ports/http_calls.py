@@ -140,7 +140,7 @@ class HttpCalls:
         timeout_seconds: float,
         max_bytes: int,
     ) -> HttpAnswer:
-        """Send a request to an address that was resolved; see `post`."""
+        """Send a request to an address that was resolved; see `post`. With max_bytes 0 no body is read."""
         import urllib3
         from urllib3.exceptions import HTTPError
 
@@ -162,7 +162,7 @@ class HttpCalls:
                 timeout=urllib3.Timeout(total=timeout_seconds),
             )
             try:
-                content = _read(response, max_bytes, until)
+                content = _read(response, max_bytes, until) if max_bytes else b""
             finally:
                 response.close()
         except HTTPError as error:

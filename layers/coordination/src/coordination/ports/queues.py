@@ -18,8 +18,8 @@ class QueueSendError(Exception):
 class QueuePort(Protocol):
     """Sends messages."""
 
-    def send(self, url: str, bodies: Sequence[str]) -> None:
-        """Send every body to the queue or raise."""
+    def send(self, url: str, bodies: Sequence[str], delay_seconds: int = 0) -> None:
+        """Send every body to the queue, to be seen after delay_seconds (0 to 900), or raise."""
         ...
 
 
@@ -32,8 +32,8 @@ class SqsQueues:
 
         return boto3.client("sqs")
 
-    def send(self, url: str, bodies: Sequence[str]) -> None:
-        """Send every body to the queue, ten to a request.
+    def send(self, url: str, bodies: Sequence[str], delay_seconds: int = 0) -> None:
+        """Send every body to the queue, ten to a request; they are seen after delay_seconds (0 to 900).
 
         Raises
         ------
@@ -46,7 +46,10 @@ class SqsQueues:
             batch = bodies[start : start + _BATCH_SIZE]
             answer = self._client.send_message_batch(
                 QueueUrl=url,
-                Entries=[{"Id": str(position), "MessageBody": body} for position, body in enumerate(batch)],
+                Entries=[
+                    {"Id": str(position), "MessageBody": body, "DelaySeconds": delay_seconds}
+                    for position, body in enumerate(batch)
+                ],
             )
             if answer.get("Failed"):
                 raise QueueSendError(f"{len(answer['Failed'])} of {len(batch)} messages were refused")

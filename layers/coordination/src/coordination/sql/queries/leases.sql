@@ -29,3 +29,8 @@ FOR UPDATE;
 UPDATE coordination.leases
 SET owner = NULL, expires_at = NULL
 WHERE name = %(name)s::text AND owner = %(owner)s::uuid AND epoch = %(epoch)s::bigint;
+
+-- name: delete_lease
+-- Delete a lease with the work that it covered. Lock: the lease's row.
+DELETE FROM coordination.leases
+WHERE name = %(name)s::text AND owner = %(owner)s::uuid AND epoch = %(epoch)s::bigint;

@@ -1,12 +1,14 @@
 -- name: insert_wake_up
 -- Write a wake-up in the transaction that makes the work. A delayed one stays unsent for the pulse; one without delay
 -- counts as sent at once, because its message follows the commit (the pulse sends again what nobody claims).
--- delay_seconds: seconds from now, >= 0. Lock: the row, when the same work is already waiting.
+-- is_punctual: a delayed one's message follows the commit as well and the queue holds it back, so it counts as sent when
+-- it is due. delay_seconds: seconds from now, >= 0. Lock: the row, when the same work is already waiting.
 INSERT INTO coordination.wake_ups AS w (queue, project, kind, ref_id, due_at, sent_at)
 VALUES (
     %(queue)s::text, %(project)s::text, %(kind)s::text, %(ref_id)s::text,
     clock_timestamp() + make_interval(secs => %(delay_seconds)s::integer),
-    CASE WHEN %(delay_seconds)s::integer = 0 THEN clock_timestamp() END)
+    CASE WHEN %(delay_seconds)s::integer = 0 OR %(is_punctual)s::boolean
+         THEN clock_timestamp() + make_interval(secs => %(delay_seconds)s::integer) END)
 ON CONFLICT (project, kind, ref_id) DO UPDATE SET due_at = excluded.due_at, sent_at = excluded.sent_at;
 
 -- name: delete_wake_up
