@@ -180,6 +180,8 @@ def test_each_route_calls_its_function() -> None:
     expected = {
         "post /v1/projects/{project}/datasets": "DatasetConversionFunction",
         "post /v1/projects/{project}/evaluate": "RunEvaluationFunction",
+        "post /v1/projects/{project}/uploads": "DatasetConversionFunction",
+        "post /v1/projects/{project}/uploads/{upload}/finalize": "DatasetConversionFunction",
         "x-amazon-apigateway-any-method $default": "ApiFunction",
     }
     assert set(routes) == set(expected)
@@ -193,8 +195,10 @@ def test_the_bucket_is_private_encrypted_and_forgets_what_came_in() -> None:
     assert "BucketEncryption" in bucket
     assert "BucketName" not in bucket
     assert TEMPLATE.resources["DatasetBucket"]["DependsOn"] == "IncomingQueuePolicy"
-    (expiry,) = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule]
-    assert (expiry["Prefix"], expiry["ExpirationInDays"]) == ("datasets/incoming/", 30)
+    rules = bucket["LifecycleConfiguration"]["Rules"]
+    expiries = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule}
+    # What is published never expires by itself.
+    assert expiries == {"datasets/incoming/": 30, "datasets/uploads/": 2}
     (notification,) = bucket["NotificationConfiguration"]["QueueConfigurations"]
     assert notification["Queue"] == {"Fn::GetAtt": ["IncomingQueue", "Arn"]}
     assert notification["Filter"]["S3Key"]["Rules"] == [{"Name": "prefix", "Value": "datasets/incoming/"}]
