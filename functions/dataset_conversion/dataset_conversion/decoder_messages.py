@@ -22,12 +22,15 @@ class Request(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    file_bytes
-        Size of the file, which stands on file descriptor `file_descriptor`.
+    parent_process_id
+        The process that waits for the answer.
+    file_descriptor, file_bytes
+        Where the file is open, and its size.
     mapping, nul, limits
         See `dataset_conversion.conversion.convert`.
     """
 
+    parent_process_id: int
     file_descriptor: int
     file_bytes: int
     mapping: dict[str, str] | None

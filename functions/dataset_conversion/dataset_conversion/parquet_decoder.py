@@ -30,19 +30,20 @@ _BYTES_BETWEEN_SENDS = 256 * 1024
 
 def main() -> None:
     """Read the request from standard input and answer on standard output."""
-    _die_with_parent()
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    _die_with_parent(request.parent_process_id)
     _bound_resources(request)
     _answer(request, sys.stdout.buffer)
     # There is nothing to tidy up that the kernel does not.
     os._exit(0)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent_process_id: int) -> None:
     """Ask the kernel to kill this process when the one that waits for its answer dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
-        sys.exit(1)
+    # It may have died before it could be asked for.
+    if os.getppid() != parent_process_id:
+        os._exit(1)
 
 
 def _do_without(*modules: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO, Literal, NoReturn, cast
 
 import msgspec
@@ -62,7 +62,8 @@ def convert_parquet(
             size += len(piece)
             file.write(piece)
         file.flush()
-        request = Request(file.fileno(), size, dict(mapping) if mapping is not None else None, nul, limits)
+        own_mapping = dict(mapping) if mapping is not None else None
+        request = Request(os.getpid(), file.fileno(), size, own_mapping, nul, limits)
         try:
             return _run_decoder(request, write)
         except _DecoderEndedError as error:
@@ -83,7 +84,8 @@ def _run_decoder(request: Request, write: Callable[[bytes], object]) -> Accepted
         stack.enter_context(process)
         # Before the wait of the process's own exit: nothing that it could do then is of interest.
         stack.callback(process.kill)
-        with cast("BinaryIO", process.stdin) as standard_input:
+        # A decoder that is gone already is found out when it does not answer.
+        with suppress(BrokenPipeError), cast("BinaryIO", process.stdin) as standard_input:
             standard_input.write(msgspec.json.encode(request))
         answers = _Answers(cast("BinaryIO", process.stdout), request.seconds)
         while True:

@@ -23,7 +23,7 @@ def refuse(source: bytes, limits: Limits) -> RowError:
 
 
 def test_a_decoder_that_takes_too_long_is_a_refusal() -> None:
-    error = refuse(PLAIN, Limits(decoder_seconds=0.001))
+    error = refuse(PLAIN, Limits(decoder_seconds=0.001, decoder_seconds_per_mib=0))
     assert error.reason == "decoded_too_large"
     assert "0.001 seconds" in error.message
 
