@@ -10,7 +10,7 @@ from pathlib import Path
 from evalward_local.stack import StackStartError
 from evalward_local.stack_file import StackFile, read_stack_file
 
-_START_PATIENCE_SECONDS = 60.0
+_START_PATIENCE_SECONDS = 120.0
 _STOP_PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 # The repository: this package is installed from its source tree.
@@ -49,7 +49,7 @@ def running_stack(
     Raises
     ------
     StackStartError
-        When it ends or takes a minute before it is ready; the message is what it printed last.
+        When it ends or takes two minutes before it is ready; the message is what it printed last.
     """
     state_folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "evalward_local", "up", "--state", str(state_folder), "--until-input-ends"]

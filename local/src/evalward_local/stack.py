@@ -40,7 +40,7 @@ DATABASE_NAME = "evalward"
 # By name: importing it would load moto into this process as well.
 _AWS_SERVICES = "evalward_local.aws_services"
 _DATABASE_PARAMETERS = ("DatabaseAdminSecretArn", "DatabaseHost", "DatabasePort", "DatabaseName")
-_HEALTH_PATIENCE_SECONDS = 15.0
+_HEALTH_PATIENCE_SECONDS = 30.0
 _HEALTH_POLL_SECONDS = 0.05
 
 
