@@ -1,0 +1,144 @@
+from typing import Annotated, Any
+
+import pytest
+from coordination.errors import InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
+from coordination.http.request import Request
+from coordination.http.validation import json_pointer, read_body, read_query
+from coordination.models import Instant, QueryModel, RequestModel
+from pydantic import Field
+
+
+class Inner(RequestModel):
+    count: Annotated[int, Field(ge=1)] = 1
+
+
+class Body(RequestModel):
+    name: Annotated[str, Field(max_length=3, pattern="^[a-z]*$")]
+    inner: Inner = Inner()
+    items: list[Inner] = []
+    at: Instant | None = None
+    free: dict[str, Any] = {}
+
+
+class Query(QueryModel):
+    limit: Annotated[int, Field(ge=1)] = 5
+    flag: bool = False
+
+
+def request(content: bytes = b"", content_type: str = "application/json", **changes: Any) -> Request:
+    return Request("id", "POST", "/", {"content-type": content_type}, changes.get("query", []), content)
+
+
+def faults_of(body: str) -> list[dict[str, str]]:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_body(request(body.encode()), Body)
+    return [dict(fault) for fault in caught.value.errors]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON "])
+def test_json_is_taken_under_its_content_type(content_type: str) -> None:
+    assert read_body(request(b'{"name": "a"}', content_type), Body) == Body(name="a")
+
+
+@pytest.mark.parametrize("content_type", ["", "text/json", "application/problem+json", "application/x-ndjson"])
+def test_other_content_type_is_refused(content_type: str) -> None:
+    with pytest.raises(UnsupportedMediaTypeError):
+        read_body(request(b'{"name": "a"}', content_type), Body)
+
+
+def test_body_over_its_limit_is_refused_before_it_is_read() -> None:
+    with pytest.raises(PayloadTooLargeError):
+        read_body(request(b"x" * (1024 * 1024 + 1)), Body)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ("{}", ["/name"]),
+        ('{"name": "toolong"}', ["/name"]),
+        ('{"name": 1}', ["/name"]),
+        ('{"name": "a", "inner": {"count": 0}}', ["/inner/count"]),
+        ('{"name": "a", "inner": {"count": "1"}}', ["/inner/count"]),
+        ('{"name": "a", "items": [{}, {"count": 1.5}]}', ["/items/1/count"]),
+        ('{"name": "a", "at": "2026-01-01T00:00:00"}', ["/at"]),
+        ('{"name": "a", "x/y": 1, "x~y": 2}', ["/x~1y", "/x~0y"]),
+        ('{"name": "a", "name": "b"}', ["/name"]),
+        ('{"name": "a", "free": {"x/y": 1, "x/y": 2}}', ["/x~1y"]),
+    ],
+)
+def test_every_place_that_is_wrong_is_named(body: str, pointers: list[str]) -> None:
+    assert [fault["pointer"] for fault in faults_of(body)] == pointers
+
+
+def test_message_does_not_repeat_the_value() -> None:
+    assert all("s3cret" not in fault["message"] for fault in faults_of('{"name": "s3cret"}'))
+
+
+def test_faults_are_listed_up_to_a_bound() -> None:
+    many = ",".join(f'"f{n}": 1' for n in range(100))
+    assert len(faults_of('{"name": "a", ' + many + "}")) == 20
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "empty"),
+        ("  \n", "empty"),
+        ("{", "line 1, column 2"),
+        ("{'name': 1}", "not JSON"),
+        ('{"name": "a"} x', "not JSON"),
+        ("[]", "object"),
+        ('{"free": {"a": NaN}, "name": "a"}', "NaN"),
+        ('{"free": {"a": -Infinity}, "name": "a"}', "-Infinity"),
+        ('{"free": {"a": 1e999}, "name": "a"}', "double"),
+        ('{"free": {"a": 18446744073709551616}, "name": "a"}', "64 bits"),
+        ('{"free": {"a": [["\\u0000"]]}, "name": "a"}', "NUL"),
+        ('{"free": {"\\u0000": 1}, "name": "a"}', "NUL"),
+        ('{"name": "\ufeff"' + "\x01}", "not JSON"),
+    ],
+)
+def test_what_a_lenient_parser_would_take_is_refused(body: str, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        read_body(request(body.encode()), Body)
+
+
+@pytest.mark.parametrize(
+    "body", ['{"name": "a", "free": {"a": 18446744073709551615}}', '{"name": "a", "free": {"a": "\\\\u0000"}}']
+)
+def test_neighbours_of_what_is_refused_are_taken(body: str) -> None:
+    assert read_body(request(body.encode()), Body).name == "a"
+
+
+def test_body_that_is_not_utf_8_says_where() -> None:
+    with pytest.raises(InvalidRequestError, match="byte 3"):
+        read_body(request(b'{"\xff'), Body)
+
+
+def test_instant_is_kept_in_utc() -> None:
+    body = read_body(request(b'{"name": "a", "at": "2026-01-01T02:00:00+02:00"}'), Body)
+    assert body.at is not None
+    assert body.at.isoformat() == "2026-01-01T00:00:00+00:00"
+
+
+def test_query_is_read_from_text() -> None:
+    assert read_query(request(query=[("limit", "7"), ("flag", "true")]), Query) == Query(limit=7, flag=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ([("limit", "0")], "/limit"),
+        ([("limit", "")], "/limit"),
+        ([("limit", "1"), ("limit", "1")], "/limit"),
+        ([("limits", "1")], "/limits"),
+    ],
+)
+def test_query_that_is_wrong_names_its_parameter(query: list[tuple[str, str]], pointer: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_query(request(query=query), Query)
+    assert [fault["pointer"] for fault in caught.value.errors] == [pointer]
+
+
+def test_pointer_escapes_what_rfc_6901_says() -> None:
+    assert json_pointer(["a/b", "c~d", 0, ""]) == "/a~1b/c~0d/0/"
+    assert json_pointer([]) == ""
