@@ -67,7 +67,7 @@ def read_line_blocks(
             if cut < 0:
                 continue
             held.clear()
-        text = b"".join([*held, chunk[:cut]])
+        text = b"".join([*held, memoryview(chunk)[:cut]])
         held, held_bytes = ([chunk[cut + 1 :]], len(chunk) - cut - 1) if cut + 1 < len(chunk) else ([], 0)
         lines = text.split(b"\n")
         yield LineBlock(first, lines, text)
