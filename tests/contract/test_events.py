@@ -7,6 +7,7 @@ replaced before the event is fed.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ BUCKET = "evalward-data"
 KEY = "ew_0123456789abcdef_" + "5eed" * 16
 RUN = "1b6f3f0e-4a55-4d0e-9a57-0a4f5c2e7d11"
 SHARD = "2c7f4a1f-5b66-4e1f-8b68-1b5a6d3f8e22"
+STORAGE_EVENT = "5fac7d42-8e99-4142-9e9b-4e8d9062b155"
 IMPORT = "3d8a5b20-6c77-4f20-9c79-2c6b7e409f33"
 ROWS = b"".join(
     b'{"id":"ticket-%d","question":"Q","response":"yes","expected":"%s","usage":{"latency_ms":%d}}\n'
@@ -283,7 +285,7 @@ class TestDatasetConversion:
         assert world.look("SELECT name, version, records FROM packs.packs") == [
             {"name": "support-answers", "version": 1, "records": 4}
         ]
-        assert world.look("SELECT id FROM coordination.wake_ups") == []
+        assert world.look("SELECT id FROM coordination.wake_ups WHERE queue <> 'delivery'") == []
 
     def test_unknown_message_goes_back(self, world: FreshDatabase) -> None:
         answer = feed("dataset_conversion.unknown_message")
@@ -309,7 +311,14 @@ class TestRunEvaluation:
         assert world.look_up("SELECT report FROM evals.runs") == report
         assert [metric["mean"] for metric in report["metrics"]] == [0.5, 2.5]
         assert world.look_up("SELECT count(*) FROM evals.run_results") == 8
-        assert world.look("SELECT id FROM coordination.wake_ups") == []
+        assert world.look("SELECT id FROM coordination.wake_ups WHERE queue <> 'delivery'") == []
+
+    def test_frames_are_scored_at_once(self, world: FreshDatabase) -> None:
+        answer = feed("run_evaluation.evaluate")
+        assert answer["statusCode"] == 200
+        first, second, last = map(json.loads, answer["body"].splitlines())
+        assert [frame["results"][0]["score"] for frame in (first, second)] == [1.0, 0.0]
+        assert last["summary"]["metrics"][0]["mean"] == 0.5
 
     def test_messages_for_what_does_not_exist_are_acknowledged(self, world: FreshDatabase) -> None:
         for kind in ("run", "shard", "finish"):
@@ -323,12 +332,44 @@ class TestRunEvaluation:
 
 
 def test_pulse_sends_what_is_due_and_unsent(world: FreshDatabase, run_id: str, sent: SentMessages) -> None:
+    world.look("DELETE FROM coordination.wake_ups WHERE queue = 'delivery'")
     world.look("UPDATE coordination.wake_ups SET sent_at = NULL")
     sent.messages.clear()
 
     assert [feed("delivery.pulse") for _ in range(2)] == [{"sent": 1}, {"sent": 0}]
 
     assert sent.messages == [("evaluation", {"kind": "run", "project": "demo", "ref_id": run_id})]
+
+
+def test_storage_event_is_published_once(world: FreshDatabase, dataset: None, sent: SentMessages) -> None:
+    event_id = sent.take_ref_id("storage_event")
+
+    for _ in range(2):
+        assert feed("delivery.storage_event_message", (STORAGE_EVENT, event_id)) == NO_FAILURES
+
+    assert world.look_up("SELECT count(*) FROM coordination.wake_ups WHERE kind = 'storage_event'") == 0
+
+
+@pytest.mark.parametrize("case", ["webhook_message", "storage_event_message"])
+def test_delivery_of_what_does_not_exist_is_acknowledged(world: FreshDatabase, case: str) -> None:
+    assert feed(f"delivery.{case}") == NO_FAILURES
+
+
+@pytest.mark.parametrize("sweep", ["runs", "orphans", "uploads"])
+def test_sweep_touches_nothing_that_is_in_use(world: FreshDatabase, run_id: str, sweep: str) -> None:
+    feed(f"retention_sweep.{sweep}")
+
+    assert world.look_up("SELECT count(*) FROM evals.runs") == 1
+    objects = boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix="datasets/demo/")["Contents"]
+    assert len(objects) == 2
+
+
+def test_every_input_of_a_schedule_is_a_sample() -> None:
+    template = (PROJECT_FOLDER / "template.yaml").read_text()
+    samples = [json.loads(path.read_text()) for path in EVENTS.glob("*.json")]
+
+    for text in re.findall(r"Input: '(.*)'", template):
+        assert json.loads(text) in samples
 
 
 def test_sweep_of_idempotency_records_leaves_those_that_live(world: FreshDatabase, run_id: str) -> None:

@@ -1,6 +1,7 @@
 """Work on one import: read the object, publish it, note how it went."""
 
 from http import HTTPStatus
+from uuid import UUID
 
 from aws_lambda_powertools import Logger
 from coordination.database import Transaction
@@ -12,6 +13,7 @@ from coordination.errors import (
     ObjectTooLargeError,
     ProblemError,
 )
+from coordination.events import emit_import_failed
 from coordination.imports import ImportFailure, ImportOrder
 from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
 from coordination.ports.objects import ObjectNotFoundError
@@ -70,13 +72,14 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         if job is None:
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
             return
+    order = ImportOrder.model_validate(job["payload"])
     most = environment.settings.work.max_attempts
     try:
         if job["attempts"] > most:
             raise AttemptsExhaustedError(
                 f"The import was tried {most} times and never ended; order it again once the cause is known."
             )
-        _publish(environment, wake_up, lease, ImportOrder.model_validate(job["payload"]), job["created_by"])
+        _publish(environment, wake_up, lease, order, job["created_by"])
     except ProblemError as error:
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise
@@ -85,6 +88,9 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         with environment.database.transaction(wake_up.project) as transaction:
             _end(transaction, wake_up, lease)
             transaction.submit(_QUERIES["fail_import"], params | {"error": Jsonb(failure.model_dump(mode="json"))})
+            emit_import_failed(
+                transaction, UUID(wake_up.ref_id), name=order.name, uri=order.uri, error_code=failure.code
+            )
 
 
 def _publish(environment: Environment, wake_up: WakeUp, lease: Lease, order: ImportOrder, principal: str) -> None:

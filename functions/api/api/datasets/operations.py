@@ -32,7 +32,7 @@ def _records(call: Call, transaction: Transaction) -> Answer:
 
 
 def _delete(call: Call, transaction: Transaction) -> Answer:
-    return Answer(200, delete_dataset(transaction, call.path["dataset"]))
+    return Answer(200, delete_dataset(transaction, call.path["dataset"], call.principal))
 
 
 _DATASET = "/v1/projects/{project}/datasets/{dataset}"

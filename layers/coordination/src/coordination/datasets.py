@@ -11,8 +11,10 @@ from pydantic import Field
 from coordination.advisory_locks import take_lock
 from coordination.database import Transaction
 from coordination.errors import ContentBeingRemovedError, DatasetQuotaExceededError
+from coordination.events import emit_event
 from coordination.models import Instant, ResponseModel, Sha256
 from coordination.queries import load_queries
+from coordination.storage_events import record_storage_event
 
 _QUERIES = load_queries("datasets")
 _RETRY_QUOTA_SECONDS = 60
@@ -105,7 +107,7 @@ def publish_dataset(
     generation: int,
     reservation: UUID | None = None,
 ) -> tuple[Dataset, bool]:
-    """Write the row of a dataset whose object is in the bucket.
+    """Write the row of a dataset whose object is in the bucket, and its storage and webhook events.
 
     Content equal to the newest version of the name is that version; anything else is the next one. Takes the advisory
     locks `dataset-content` (project and sha256), `dataset-name` (project and name) and, with a quota, `dataset-bytes`
@@ -154,10 +156,22 @@ def publish_dataset(
         ),
     )
     if row is not None:
-        return to_dataset(row), True
+        dataset = to_dataset(row)
+        _announce(transaction, dataset)
+        return dataset, True
     newest = find_dataset_by_name(transaction, name, None)
     assert newest is not None  # noqa: S101 - the statement above inserts unless the newest version has this content
     return newest, False
+
+
+def _announce(transaction: Transaction, dataset: Dataset) -> None:
+    detail = dataset.model_dump(include={"name", "version", "sha256", "path", "records", "bytes", "source"})
+    record_storage_event(
+        transaction, "dataset.published", sha256=dataset.sha256, detail=detail, principal=dataset.created_by
+    )
+    link = f"/v1/projects/{dataset.project}/datasets/{dataset.name}@{dataset.version}"
+    fields = dataset.model_dump(include={"project", "name", "version", "sha256", "records", "bytes"})
+    emit_event(transaction, "dataset.published", fields | {"links": {"dataset": link}})
 
 
 def check_dataset_quota(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coordination.database import Transaction
 from coordination.datasets import Dataset
+from coordination.events import emit_import_failed
 from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
@@ -103,7 +104,7 @@ def insert_import(
     dedupe_key
         Tells the same cause delivered twice.
     failure
-        Why it cannot be imported, when that is known already: the job is written as failed and nobody is woken.
+        Why it cannot be imported, when that is known already: the job is written as failed, and that is an event.
 
     Returns
     -------
@@ -124,6 +125,8 @@ def insert_import(
         return None
     if failure is None:
         transaction.wake(WakeUp("conversion", "import", transaction.tenant, str(row["id"])))
+    else:
+        emit_import_failed(transaction, row["id"], name=order.name, uri=order.uri, error_code=failure.code)
     return to_import(row)
 
 

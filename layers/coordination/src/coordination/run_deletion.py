@@ -19,10 +19,12 @@ KEEP_LABEL = ("evalsi.keep", "true")
 """A run with this label is never deleted by retention."""
 
 OWNED_ROWS = (
+    "delete_run_deliveries",
     "delete_run_wake_ups",
     "delete_run_shards",
     "delete_run_dispatch",
     "delete_run_results",
+    "delete_run_webhook_deliveries",
     "delete_run_labels",
     "delete_run_snapshot",
     "delete_run",

@@ -6,6 +6,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from coordination.database import Transaction
+from coordination.events import emit_run_finished
+from coordination.events import emit_run_finished
 from coordination.queries import load_queries
 from coordination.runs import RunFailure
 
@@ -16,7 +18,7 @@ _WAKE_UPS = load_queries("wake_ups")
 def end_open_run(
     transaction: Transaction, run_id: UUID, state: Literal["error", "cancelled"], failure: RunFailure | None = None
 ) -> bool:
-    """End a pending or running run, cancel its open shards and take back their wake-ups.
+    """End a pending or running run, cancel its open shards, take back their wake-ups and say that it has finished.
 
     A shard whose worker is writing at this moment is left to that worker: it waits for the run's row, sees that the run
     has ended, and cancels its shard.
@@ -48,4 +50,5 @@ def end_open_run(
             _WAKE_UPS["delete_wake_ups"], {"project": transaction.tenant, "kind": kind, "ref_ids": ref_ids}
         )
     transaction.submit(_QUERIES["complete_dispatch"], params | {"outcome": state})
+    emit_run_finished(transaction, run_id, state, error_code=failure.code if failure else None)
     return True
