@@ -7,8 +7,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from coordination.clock import Deadline
 from coordination.environment import load_environment
 
+from retention_sweep.collect_orphans import collect_orphans
 from retention_sweep.prune_idempotency import prune_idempotency
 from retention_sweep.recover_uploads import recover_uploads
+from retention_sweep.sweep_runs import sweep_runs
 
 logger = Logger()
 
@@ -24,7 +26,11 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, i
     match event.get("sweep"):
         case "idempotency":
             return prune_idempotency(load_environment(), deadline)
+        case "orphans":
+            return collect_orphans(load_environment(), deadline)
         case "uploads":
             return recover_uploads(load_environment(), deadline)
+        case "runs":
+            return sweep_runs(load_environment(), deadline)
         case sweep:
             raise UnknownSweepError(f"sweep {sweep!r}: the schedule's input must name one")

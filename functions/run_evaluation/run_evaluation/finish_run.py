@@ -9,7 +9,6 @@ from coordination.clock import format_instant
 from coordination.database import Transaction
 from coordination.environment import Environment
 from coordination.events import emit_run_finished
-from coordination.events import emit_run_finished
 from coordination.leases import drop_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.runs import EvaluatorConfig, RunConfig
@@ -85,7 +84,6 @@ def _finish(transaction: Transaction, run_id: UUID) -> None:
     )
     transaction.submit(_QUERIES["complete_dispatch"], params | {"outcome": state})
     emit_run_finished(transaction, run_id, state, gates=report["gates"])
-    emit_run_finished(transaction, run_id, state, report["gates"])
     logger.info("run finished", extra={"run": str(run_id), "state": state})
 
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from integration.conftest import Api, Reply
 
 RUNS = "/v1/projects/demo/runs"
+TABLES = """
+SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND n.nspname IN ('coordination', 'scheduler', 'packs', 'evals') ORDER BY 1
+"""
+BLOCKED = """
+SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND query LIKE %(waiting)s
+"""
 EXACT = [{"name": "exact_match"}]
 
 
@@ -130,6 +137,22 @@ class World:
     def act(self, run: str, action: str, **options: Any) -> Reply:
         """Post an action on a run."""
         return self.service.call("POST", f"{RUNS}/{run}/{action}", **options)
+
+    def tables_that_mention(self, text: str) -> dict[str, int]:
+        """Return the tables with a row in which a text stands anywhere, and how many such rows."""
+        found: dict[str, int] = {}
+        for table in [row["name"] for row in self.database.look(TABLES)]:
+            statement = f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %(text)s"
+            if count := self.database.look_up(statement, {"text": f"%{text}%"}):
+                found[table] = count
+        return found
+
+    def wait_until_blocked(self, waiting: str) -> None:
+        """Return when a backend in whose statement this stands waits for a lock."""
+        for _ in range(100_000):
+            if self.database.look_up(BLOCKED, {"waiting": f"%{waiting}%"}):
+                return
+        raise AssertionError("nobody waits")
 
     def delete(self, run: str, **options: Any) -> Reply:
         """Delete a run."""

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from integration.runs.conftest import World
 
 SOMEBODY = Principal("key:1", "test", [])
-TENANT_TABLES = """
-SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND n.nspname IN ('coordination', 'scheduler', 'packs', 'evals') ORDER BY 1
-"""
-
-
-def tables_that_mention(database: FreshDatabase, text: str) -> dict[str, int]:
-    """Return the tables with a row in which a text stands anywhere, and how many such rows."""
-    found: dict[str, int] = {}
-    for table in [row["name"] for row in database.look(TENANT_TABLES)]:
-        statement = f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %(text)s"
-        if count := database.look_up(statement, {"text": f"%{text}%"}):
-            found[table] = count
-    return found
 
 
 def list_objects() -> list[str]:
@@ -44,33 +30,22 @@ def list_objects() -> list[str]:
     return [entry["Key"] for entry in listing["Contents"]]
 
 
-def wait_until_blocked(database: FreshDatabase, waiting: str) -> None:
-    """Return when a backend whose statement begins like this waits for a lock."""
-    statement = (
-        "SELECT count(*) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0 AND query LIKE %(waiting)s"
-    )
-    for _ in range(100_000):
-        if database.look_up(statement, {"waiting": f"%{waiting}%"}):
-            return
-    raise AssertionError("nobody waits")
-
-
 def test_deletion_leaves_only_a_tombstone_and_what_the_run_does_not_own(world: World) -> None:
     world.publish_answers(["yes", "no", "yes"])
     kept = world.run_to_end(labels={"team": "search"})
-    before = tables_that_mention(world.database, kept)
+    before = world.tables_that_mention(kept)
     objects = list_objects()
     run = world.run_to_end(labels={"team": "search"})
     shards = [row["id"] for row in world.database.look(
         "SELECT id FROM scheduler.policy_run_jobs WHERE run_id = %(run)s", {"run": run})]  # fmt: skip
-    assert set(tables_that_mention(world.database, run)) == {
+    assert set(world.tables_that_mention(run)) == {
         "coordination.leases", "evals.run_labels", "evals.run_results", "evals.run_snapshots", "evals.runs",
         "scheduler.estate_run_queue", "scheduler.policy_run_jobs",
     }  # fmt: skip
     assert world.delete(run).status == 204
-    assert tables_that_mention(world.database, run) == {"evals.run_tombstones": 1}
-    assert [tables_that_mention(world.database, str(shard)) for shard in shards] == [{}, {}]
-    assert tables_that_mention(world.database, kept) == before
+    assert world.tables_that_mention(run) == {"evals.run_tombstones": 1}
+    assert [world.tables_that_mention(str(shard)) for shard in shards] == [{}, {}]
+    assert world.tables_that_mention(kept) == before
     assert list_objects() == objects
     (tombstone,) = world.database.look(
         "SELECT tenant_id, labels, deleted_by LIKE 'key:%%' AS is_key, expires_at - deleted_at = interval '24 h'"
@@ -91,7 +66,7 @@ def test_every_table_with_rows_of_runs_is_emptied_by_deletion(database: FreshDat
         )
     }
     texts = [load_queries("runs")[name].as_string() for name in OWNED_ROWS]
-    emptied = {match[1] for text in texts for match in re.finditer(r"^DELETE FROM (\S+)", text, re.MULTILINE)}
+    emptied = {match[1] for text in texts for match in re.finditer(r"^ *DELETE FROM (\S+)", text, re.MULTILINE)}
     assert tables - emptied == {"evals.run_tombstones"}
 
 
@@ -160,7 +135,7 @@ def test_leased_shard_keeps_its_cancelled_run(world: World) -> None:
     )
     assert world.delete(run).status == 204
     world.work("shard", shard)
-    assert set(tables_that_mention(world.database, shard)) <= {"coordination.leases"}
+    assert set(world.tables_that_mention(shard)) <= {"coordination.leases"}
 
 
 def test_deletion_gives_the_quota_back_at_once(world: World) -> None:
@@ -203,7 +178,7 @@ def test_resumption_that_holds_the_run_wins_over_a_deletion(
         with world.environment.database.transaction("demo") as transaction:
             resume_run(transaction, run)
             deletion = threads.submit(delete)
-            wait_until_blocked(world.database, "evals.runs")
+            world.wait_until_blocked("evals.runs")
         with pytest.raises(RunActiveError):
             deletion.result(30)
     world.work_all()
@@ -227,10 +202,10 @@ def test_deletion_that_holds_the_run_wins_over_a_resumption(
             delete_run(transaction, run, SOMEBODY)
             transaction.fetch_one("SELECT 1 AS sent")
             resumption = threads.submit(resume)
-            wait_until_blocked(world.database, "evals.runs")
+            world.wait_until_blocked("evals.runs")
         with pytest.raises(NotFoundError):
             resumption.result(30)
-    assert tables_that_mention(world.database, str(run)) == {"evals.run_tombstones": 1}
+    assert world.tables_that_mention(str(run)) == {"evals.run_tombstones": 1}
 
 
 def test_two_deletions_at_once_both_succeed_and_delete_once(
@@ -249,7 +224,7 @@ def test_two_deletions_at_once_both_succeed_and_delete_once(
             delete_run(transaction, run, SOMEBODY)
             transaction.fetch_one("SELECT 1 AS sent")
             other = threads.submit(delete)
-            wait_until_blocked(world.database, "coordination.leases")
+            world.wait_until_blocked("coordination.leases")
         other.result(30)
     assert world.database.look_up("SELECT count(*) FROM evals.run_tombstones") == 1
 
@@ -257,12 +232,12 @@ def test_two_deletions_at_once_both_succeed_and_delete_once(
 def test_deletion_that_is_rolled_back_changes_nothing(world: World) -> None:
     world.publish_answers(["yes"])
     run = world.run_to_end()
-    before = tables_that_mention(world.database, run)
+    before = world.tables_that_mention(run)
     with suppress(ZeroDivisionError), world.environment.database.transaction("demo") as transaction:
         delete_run(transaction, UUID(run), SOMEBODY)
         transaction.fetch_one("SELECT 1 AS sent")
         raise ZeroDivisionError
-    assert tables_that_mention(world.database, run) == before
+    assert world.tables_that_mention(run) == before
 
 
 def test_deletion_of_one_tenant_does_not_reach_a_run_of_another(

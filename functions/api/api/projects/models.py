@@ -3,9 +3,8 @@
 from typing import Annotated, Any
 
 from coordination.models import Instant, ProjectId, RequestModel, ResponseModel
+from coordination.retention import RetentionPeriod
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
-
-from api.projects.retention import RetentionPeriod
 
 type Description = Annotated[str, Field(max_length=1000, description="for people")]
 

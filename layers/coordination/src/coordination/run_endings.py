@@ -7,7 +7,6 @@ from psycopg.types.json import Jsonb
 
 from coordination.database import Transaction
 from coordination.events import emit_run_finished
-from coordination.events import emit_run_finished
 from coordination.queries import load_queries
 from coordination.runs import RunFailure
 

@@ -5,6 +5,8 @@ from functools import cache
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from coordination.retention import RetentionPeriod
+
 MIB = 1024 * 1024
 
 
@@ -46,6 +48,16 @@ class TransactionSettings(Section):
 
     lock_timeout_ms: int = Field(default=5_000, gt=0, description="longest wait for one lock")
     statement_timeout_ms: int = Field(default=20_000, gt=0, description="longest run of one statement")
+
+
+class RunSettings(Section):
+    """How long ended runs are kept, unless their project says otherwise itself."""
+
+    retention: RetentionPeriod | None = Field(default=None, description="of every project; unset keeps for ever")
+    project_retention: dict[str, RetentionPeriod] = Field(
+        default_factory=dict[str, str], description="JSON object of project id and period; wins over retention"
+    )
+    max_deletions_per_pass: int = Field(default=5_000, gt=0, description="runs that one hourly pass deletes at most")
 
 
 class WorkSettings(Section):
@@ -90,6 +102,7 @@ class Settings(BaseSettings):
     idempotency: IdempotencySettings = IdempotencySettings()
     transactions: TransactionSettings = TransactionSettings()
     work: WorkSettings = WorkSettings()
+    runs: RunSettings = RunSettings()
     outgoing: OutgoingSettings = OutgoingSettings()
     webhooks: WebhookSettings = WebhookSettings()
 

@@ -1,12 +1,17 @@
-"""How long a project keeps its finished runs: `720h`, `30d`, ISO 8601 (`P30D`), or `"0"` for ever."""
+"""How long a project keeps its ended runs: `720h`, `30d`, ISO 8601 (`P30D`), or `"0"` for ever.
+
+Precedence: the project's own field, then the deployment's map of projects, then the deployment's default. Where nothing
+is set, runs are kept for ever.
+"""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-_SHORT = re.compile(r"(\d{1,6})([hd])")
-_ISO = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6})S)?)?")
+_SHORT = re.compile(r"([0-9]{1,6})([hd])")
+_ISO = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6})S)?)?", re.ASCII)
 _MINIMUM_SECONDS = 3600
 
 
@@ -46,3 +51,33 @@ def _check(text: str) -> str:
 type RetentionPeriod = Annotated[
     str, AfterValidator(_check), Field(description='age at which finished runs go: "720h", "30d", "P30D", "0" = never')
 ]
+
+
+def choose_retention_seconds(
+    project: str, own: str | None, by_project: Mapping[str, str], default: str | None
+) -> int | None:
+    """Return how long a project keeps its ended runs.
+
+    Parameters
+    ----------
+    project
+        Its id.
+    own
+        Its own field; wins when set.
+    by_project
+        Of the deployment, by project id; wins over the default.
+    default
+        Of the deployment.
+
+    Returns
+    -------
+    int or None
+        Seconds (>= 3600); None when runs are kept for ever.
+
+    Raises
+    ------
+    ValueError
+        The period that counts has no form that is understood.
+    """
+    period = own if own is not None else by_project.get(project, default)
+    return None if period is None else parse_retention_seconds(period)
