@@ -116,6 +116,12 @@ class ProjectExistsError(ProblemError):
     status, code, title = 409, "project_exists", "The project exists already"
 
 
+class WebhookExistsError(ProblemError):
+    """The project has a webhook of that id."""
+
+    status, code, title = 409, "webhook_exists", "The webhook exists already"
+
+
 class IdempotencyInProgressError(ProblemError):
     """The same key is being worked on by another call."""
 

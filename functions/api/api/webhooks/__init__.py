@@ -1,0 +1,1 @@
+"""Webhooks: endpoints that are told what happens, and what they were told."""
