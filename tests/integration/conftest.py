@@ -226,18 +226,16 @@ def make_environments(database: FreshDatabase, queues: RecordedQueues) -> Genera
     made: list[Environment] = []
 
     def make(url: str | None = None, **changes: Any) -> Environment:
-        settings = Settings(
-            **{
-                "database_url": SecretStr(url or database.app_url),
-                "storage": StorageSettings(bucket=BUCKET),
-                "queues": QueueSettings(
-                    conversion_url="https://sqs/conversion",
-                    evaluation_url="https://sqs/evaluation",
-                    delivery_url="https://sqs/delivery",
-                ),
-                **changes,
-            }
-        )
+        given: dict[str, Any] = {
+            "database_url": SecretStr(url or database.app_url),
+            "storage": StorageSettings(bucket=BUCKET),
+            "queues": QueueSettings(
+                conversion_url="https://sqs/conversion",
+                evaluation_url="https://sqs/evaluation",
+                delivery_url="https://sqs/delivery",
+            ),
+        }
+        settings = Settings(**(given | changes))
         made.append(make_environment(settings, queues, Objects(settings.storage.bucket), Secrets()))
         return made[-1]
 

@@ -70,7 +70,7 @@ def test_records_are_read_in_order_page_by_page(
     sha256 = make_dataset(records=len(lines), size=len(content))
     bucket(f"datasets/demo/sha256/{sha256}.jsonl", content)
     seen: list[str] = []
-    query = "limit=10"
+    query, page = "limit=10", dict[str, Any]()
     for _ in range(3):
         page = service.get(f"{DATASETS}/{sha256}/records", query=query).json
         seen += [record["id"] for record in page["items"]]

@@ -166,8 +166,11 @@ def test_wait_sees_a_run_end_between_two_looks(
     service: Api, database: FreshDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = service.post(RUNS, NEW).json["id"]
-    end = "UPDATE evals.runs SET state = 'error', finished_at = clock_timestamp()"
-    monkeypatch.setattr("time.sleep", lambda _: database.look(end))
+
+    def end(_: float) -> None:
+        database.look("UPDATE evals.runs SET state = 'error', finished_at = clock_timestamp()")
+
+    monkeypatch.setattr("time.sleep", end)
     assert service.get(f"{RUNS}/{run_id}", query="wait_seconds=20").json["state"] == "error"
 
 
@@ -175,7 +178,7 @@ def test_results_are_paged_in_the_order_of_the_records(service: Api, database: F
     run_id = service.post(RUNS, NEW).json["id"]
     database.look(INSERT_RESULTS, {"run": run_id, "count": 3})
     seen: list[tuple[str, str]] = []
-    query = "limit=4"
+    query, page = "limit=4", dict[str, Any]()
     for _ in range(2):
         page = service.get(f"{RUNS}/{run_id}/results", query=query).json
         seen += [(result["record"], result["evaluator"]) for result in page["items"]]

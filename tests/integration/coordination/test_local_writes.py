@@ -19,7 +19,8 @@ from coordination.errors import (
     ProblemError,
 )
 from coordination.idempotency.key import digest_key
-from coordination.idempotency.local_write import KeyedWrite, Performed, StoredAnswer, perform_local_write
+from coordination.idempotency.local_write import perform_local_write
+from coordination.idempotency.records import KeyedWrite, Performed, StoredAnswer
 from coordination.queries import load_queries
 from coordination.settings import IdempotencySettings, TransactionSettings
 from psycopg.conninfo import make_conninfo

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
-    from integration.conftest import RecordedQueues
+    from integration.conftest import RecordedQueues, Wire
 
 LIMITS = TransactionSettings()
 BEGIN_TENANT = "SELECT scheduler_app.begin_tenant(%s, 5000, 20000)"
@@ -179,16 +179,13 @@ def test_no_statement_is_prepared_however_often_it_runs(app: Database) -> None:
     assert app.fetch_all("SELECT name FROM pg_prepared_statements") == []
 
 
-def test_write_that_reads_once_costs_two_round_trips(app: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    app.fetch_one("SELECT 1")
-    syncs: list[str] = []
-    original = psycopg.Pipeline.sync
-    monkeypatch.setattr(psycopg.Pipeline, "sync", lambda self: (syncs.append("sync"), original(self))[1])
-    with app.transaction("demo") as transaction:
+def test_write_that_reads_once_costs_two_round_trips(wired: Environment, wire: Wire) -> None:
+    wired.database.fetch_one("SELECT 1 AS connected")
+    wire.round_trips = 0
+    with wired.database.transaction("demo") as transaction:
         transaction.fetch_one("SELECT 1 AS read")
-        transaction.wake(WakeUp("evaluation", "run", "demo", "1"))
-    # One at the read is psycopg's own inside fetch; the exit of the pipeline is the other.
-    assert len(syncs) <= 1
+        transaction.wake(WakeUp("evaluation", "run", "demo", "1", delay_seconds=1))
+    assert wire.round_trips == 2
 
 
 def test_messages_follow_the_commit_and_not_a_roll_back(

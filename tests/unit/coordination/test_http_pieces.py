@@ -73,7 +73,8 @@ def test_cursor_is_read_back_by_the_list_that_wrote_it() -> None:
 
 @pytest.mark.parametrize(
     "cursor",
-    ["", "x", "!!!", "ä", encode_cursor("other", ["a", 1]), encode_cursor("runs", ["a"]), encode_cursor("runs", ["a", 10]),
+    ["", "x", "!!!", "ä", encode_cursor("other", ["a", 1]), encode_cursor("runs", ["a"]),
+     encode_cursor("runs", ["a", 10]),
      encode_cursor("runs", ["a", -1]), encode_cursor("runs", ["a", 1.0]), encode_cursor("runs", ["a\0", 1]),
      encode_cursor("runs", [1, 1]), base64.urlsafe_b64encode(b'"runs"').decode(),
      base64.urlsafe_b64encode(b'{"runs": 1}').decode()],

@@ -334,11 +334,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON packs.packs TO evalward_app;
 
 -- ==================== scheduler: completed mechanics, swept when their time has come ===============================
 
--- Units of work that end: imports.
+-- Units of asynchronous work that end: imports, deliveries, exports of sinks.
 CREATE TABLE scheduler.jobs (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
-    kind text NOT NULL CHECK (kind IN ('dataset_import')),
+    kind text NOT NULL CHECK (kind IN ('dataset_import', 'webhook_delivery', 'sink_export')),
     state text NOT NULL DEFAULT 'queued'
         CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'canceled', 'timed_out')),
     dedupe_key text NOT NULL,  -- tells the same cause delivered twice
@@ -678,3 +678,150 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON evals.run_tombstones TO evalward_app;
 -- Retention walks a project's ended runs from the oldest on.
 CREATE INDEX runs_by_end ON evals.runs (tenant_id, coalesce(finished_at, created_at), id)
     WHERE state IN ('succeeded', 'failed', 'error', 'cancelled');
+
+-- ==================== packs: uploads and removals ==================================================================
+
+-- A promise of capacity. Custody: only its finalization or the fenced recovery ends it, never age alone.
+CREATE TABLE packs.upload_reservations (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),  -- also the name of the staging object
+    state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'finalized', 'refused', 'released')),
+    name text NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$'),  -- of the dataset it becomes
+    format text NOT NULL CHECK (format IN ('jsonl', 'parquet')),
+    bytes bigint NOT NULL CHECK (bytes > 0),  -- size that was announced; counts against the quota while open
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),  -- of the file that was announced
+    mapping jsonb,  -- canonical field -> JSON Pointer or column
+    nul text NOT NULL CHECK (nul IN ('refuse', 'replace')),  -- what to do with NUL characters
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    expires_at timestamptz NOT NULL,  -- open ones are recovered from then on
+    completed_at timestamptz,  -- when it left the state open
+    dataset_name text,  -- what it became
+    dataset_version integer,  -- what it became
+    PRIMARY KEY (tenant_id, id),
+    CHECK ((state = 'finalized') = (dataset_version IS NOT NULL)),
+    CHECK ((state = 'open') = (completed_at IS NULL))
+);
+CREATE INDEX upload_reservations_open ON packs.upload_reservations (tenant_id, expires_at, id) WHERE state = 'open';
+
+-- One row per content that was ever removed. A publication reads the generation before it puts its object and again,
+-- under the lock of the content, before it writes its row: a removal in between is seen, and the object put again.
+CREATE TABLE packs.object_removals (
+    tenant_id text NOT NULL,
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),  -- of the content
+    generation bigint NOT NULL DEFAULT 1 CHECK (generation >= 1),  -- grows with every removal
+    is_removing boolean NOT NULL DEFAULT true,  -- the object is on its way out
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant_id, sha256)
+);
+
+ALTER TABLE packs.upload_reservations ENABLE ROW LEVEL SECURITY;
+ALTER TABLE packs.upload_reservations FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON packs.upload_reservations
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE packs.object_removals ENABLE ROW LEVEL SECURITY;
+ALTER TABLE packs.object_removals FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON packs.object_removals
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON packs.upload_reservations, packs.object_removals TO evalward_app;
+
+-- ==================== evals, packs: webhooks and storage events ====================================================
+
+-- An endpoint of a project. Its secret is derived from a master secret, the project, the id and the generation, and is
+-- stored nowhere: a webhook that is deleted and made again has another generation, and so another secret.
+CREATE TABLE evals.webhooks (
+    tenant_id text NOT NULL,
+    id text NOT NULL CHECK (id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),  -- name, chosen by its maker
+    url text NOT NULL CHECK (length(url) BETWEEN 1 AND 2000),  -- where events are posted
+    events text[] NOT NULL CHECK (  -- which events it wants
+        cardinality(events) > 0
+        AND events <@ ARRAY['run.finished', 'run.gate_failed', 'dataset.published', 'dataset.import_failed',
+                            'source.window_missed', 'ping']),
+    generation bigint GENERATED ALWAYS AS IDENTITY,  -- goes into the derivation of the secret
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX webhooks_by_age ON evals.webhooks (tenant_id, created_at DESC, id DESC);
+
+-- One event for one webhook. `id` is the webhook-id header: the same for every attempt.
+CREATE TABLE evals.webhook_deliveries (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    webhook_id text NOT NULL,
+    event text NOT NULL,  -- name of the event
+    run_id uuid,  -- the run it tells of; deleted with it
+    payload json NOT NULL,  -- the body, byte for byte
+    state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'failed')),
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- made so far
+    next_attempt_at timestamptz DEFAULT clock_timestamp(),  -- NULL when it has ended
+    attempted_at timestamptz,  -- last attempt
+    response_status integer,  -- HTTP status of the last attempt
+    error text,  -- of the last attempt, for people
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    completed_at timestamptz,  -- when it was delivered or given up
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, webhook_id) REFERENCES evals.webhooks (tenant_id, id),
+    CHECK ((state = 'queued') = (next_attempt_at IS NOT NULL)),
+    CHECK ((state = 'queued') = (completed_at IS NULL))
+);
+CREATE INDEX webhook_deliveries_by_webhook ON evals.webhook_deliveries (tenant_id, webhook_id, created_at DESC, id DESC);
+-- What has ended long ago is forgotten.
+CREATE INDEX webhook_deliveries_by_end ON evals.webhook_deliveries (tenant_id, completed_at)
+    WHERE state IN ('delivered', 'failed');
+CREATE INDEX webhook_deliveries_by_run ON evals.webhook_deliveries (tenant_id, run_id) WHERE run_id IS NOT NULL;
+
+-- What happened to datasets in the bucket. Custody: never swept.
+CREATE TABLE packs.pack_storage_events (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    event text NOT NULL CHECK (event IN ('dataset.published', 'dataset.removed')),
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),  -- of the content
+    detail jsonb NOT NULL,  -- of the event on the bus
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,  -- principal
+    PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX pack_storage_events_by_age ON packs.pack_storage_events (tenant_id, created_at DESC, id DESC);
+
+-- A storage event on its way to EventBridge; published_at is the acknowledgement. Operational: swept after it.
+CREATE TABLE packs.pack_storage_outbox (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL,  -- the event
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- made so far
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    published_at timestamptz,  -- NULL until EventBridge took it
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, id) REFERENCES packs.pack_storage_events (tenant_id, id)
+);
+
+ALTER TABLE evals.webhooks ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.webhooks FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.webhooks
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.webhook_deliveries ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.webhook_deliveries FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.webhook_deliveries
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE packs.pack_storage_events ENABLE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_events FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON packs.pack_storage_events
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE packs.pack_storage_outbox ENABLE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_outbox FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON packs.pack_storage_outbox
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.webhooks, evals.webhook_deliveries, packs.pack_storage_events,
+    packs.pack_storage_outbox TO evalward_app;
