@@ -232,6 +232,9 @@ def test_nobody_makes_a_key_that_is_stronger_than_their_own(
     reply = service.post("/v1/keys", {"name": "strong", "grants": [grant]}, key=key)
     assert (reply.status, reply.code) == (403, "permission_denied")
     assert database.look_up("SELECT count(*) FROM coordination.api_keys WHERE name = 'strong'") == 0
+    assert database.look("SELECT operation, outcome FROM coordination.audit_events") == [
+        {"operation": "keys.create", "outcome": "denied"}
+    ]
     weaker = {"project": "demo", "role": "runner"}
     assert service.post("/v1/keys", {"name": "weak", "grants": [weaker]}, key=key).status == 201
 

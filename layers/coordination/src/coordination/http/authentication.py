@@ -81,17 +81,26 @@ def open_call(environment: Environment, operation: Operation, request: Request, 
 
 
 def audit_event(
-    operation: Operation, principal: Principal, project: str | None, request_id: str, outcome: str
+    operation: Operation, principal: Principal, project: str | None, request_id: str, outcome: str, target: str = ""
 ) -> dict[str, str]:
-    """Return the parameters of `insert_audit_event`."""
+    """Return the parameters of `insert_audit_event`; the target is what the path names inside the project."""
     return {
         "principal": principal.id,
         "project": project or INSTALLATION,
         "operation": operation.id,
         "outcome": outcome,
-        "target": "",
+        "target": target,
         "request_id": request_id,
     }
+
+
+def audit_denial(
+    environment: Environment, operation: Operation, principal: Principal, project: str | None, request_id: str
+) -> None:
+    """Note that a call was denied, in a statement of its own: the denied call's transaction leaves nothing."""
+    environment.database.fetch_all(
+        _QUERIES["insert_audit_event"], audit_event(operation, principal, project, request_id, "denied")
+    )
 
 
 def _read_token(request: Request) -> Token:
@@ -140,8 +149,6 @@ def _authorize(
     if project is not None and not (opening.project_exists and principal.sees(project)):
         raise NotFoundError(f"There is no project {project!r}, or your key has no grant on it."[:300])
     if operation.permission is not None and not principal.is_allowed(operation.permission, project):
-        environment.database.fetch_all(
-            _QUERIES["insert_audit_event"], audit_event(operation, principal, project, request.request_id, "denied")
-        )
+        audit_denial(environment, operation, principal, project, request.request_id)
         where = f"on project {project!r}" if project else "in a grant whose project is *"
         raise PermissionDeniedError(f"{operation.id} needs the permission {operation.permission} {where}.")

@@ -20,9 +20,10 @@ from coordination.errors import (
     MethodNotAllowedError,
     NotFoundError,
     PayloadTooLargeError,
+    PermissionDeniedError,
     ProblemError,
 )
-from coordination.http.authentication import open_call
+from coordination.http.authentication import Opening, audit_denial, open_call
 from coordination.http.operation import Call, Operation, PublicPage, path_pattern
 from coordination.http.request import Request, read_request, read_request_id
 from coordination.http.responses import HttpResponse, encode_answer, encode_error
@@ -121,7 +122,25 @@ def _respond(
     environment: Environment,
     deadline: Deadline,
 ) -> HttpResponse:
-    opening = open_call(environment, operation, request, path.get("project"))
+    project = path.get("project")
+    opening = open_call(environment, operation, request, project)
+    try:
+        return _perform(operation, request, path, headers, environment, deadline, opening)
+    except PermissionDeniedError:
+        # The operation itself looked closer than its declared permission does.
+        audit_denial(environment, operation, opening.principal, project, request.request_id)
+        raise
+
+
+def _perform(
+    operation: Operation,
+    request: Request,
+    path: Mapping[str, str],
+    headers: Headers,
+    environment: Environment,
+    deadline: Deadline,
+    opening: Opening,
+) -> HttpResponse:
     left = environment.settings.idempotency.max_records - opening.records_in_scope
     if opening.key_sha256 is not None:
         headers["idempotency-capacity-remaining"] = str(max(0, left))
