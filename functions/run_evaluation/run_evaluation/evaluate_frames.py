@@ -12,6 +12,7 @@ from coordination.clock import Deadline
 from coordination.errors import InvalidRequestError, ProblemError, TooLittleTimeError
 from coordination.http.problem import problem_document
 from coordination.idempotency.remote_write import EffectBoundary
+from coordination.lambda_response import escaped_bytes
 from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from records.evaluators.contract import Score, Scorer, failed_to_score
 from records.record import Record
@@ -23,6 +24,7 @@ from run_evaluation.shard_scores import build_scorers
 from run_evaluation.targets import Target, TargetFailedError, http_target
 
 CONCURRENT_CALLS = 8
+# As Lambda carries it, escaped: an answer is never too large to be sent.
 _MAX_ANSWER_BYTES = 5 * 1024 * 1024
 _SPARE_SECONDS = 2.0
 
@@ -69,12 +71,19 @@ def evaluate_frames(evaluation: Evaluation, boundary: EffectBoundary, deadline: 
     """Score the records and return the response frames.
 
     One frame a record, in order, then a summary. In an unkeyed call a frame that is not right ends the answer with an
-    error frame after those before it. With a target the effect boundary is crossed before its first call.
+    error frame after those before it. With a target the effect boundary is crossed before its first call. An error
+    frame also ends an answer that would be too long or whose time is over; in a keyed call without a target nothing
+    has happened by then, so the error is the answer and its key stays free.
 
     Returns
     -------
     bytes
-        NDJSON, at most 5 MiB and a frame: an error frame ends it when it would be longer or the time is over.
+        NDJSON, at most 5 MiB and a frame once it is escaped in Lambda's response.
+
+    Raises
+    ------
+    InvalidRequestError, TooLittleTimeError
+        Of a keyed call without a target: too long an answer, too little time.
     """
     scorers = build_scorers(evaluation.reader.evaluators)
     summary = _Summary(scorers)
@@ -82,22 +91,24 @@ def evaluate_frames(evaluation: Evaluation, boundary: EffectBoundary, deadline: 
     size = 0
     records = evaluation.records if evaluation.records is not None else evaluation.reader.read_records()
     try:
-        for record, failure in _with_outputs(records, evaluation.target, boundary):
+        for record, failure in _with_outputs(records, evaluation.target, boundary, deadline):
             if deadline.remaining_seconds() < _SPARE_SECONDS:
                 raise TooLittleTimeError("The time is over; send fewer records, or create a run.")
             frame = orjson.dumps(_score(record, failure, scorers, summary, has_target=evaluation.target is not None))
-            size += len(frame) + 1
+            size += escaped_bytes(frame) + 2
             if size > _MAX_ANSWER_BYTES:
                 raise InvalidRequestError(f"The answer has more than {_MAX_ANSWER_BYTES} bytes; create a run instead.")
             frames.append(frame)
         frames.append(orjson.dumps({"summary": {"metrics": summary.describe()}}))
     except ProblemError as error:
+        if evaluation.records is not None and not boundary.is_crossed:
+            raise
         frames.append(orjson.dumps({"error": problem_document(error, request_id)}))
     return b"\n".join(frames) + b"\n"
 
 
 def _with_outputs(
-    records: Iterator[Record] | Sequence[Record], target: Target | None, boundary: EffectBoundary
+    records: Iterator[Record] | Sequence[Record], target: Target | None, boundary: EffectBoundary, deadline: Deadline
 ) -> Iterator[tuple[Record, str | None]]:
     """Yield records with their outputs, or with the reason why there is none, in order."""
     if target is None:
@@ -108,15 +119,19 @@ def _with_outputs(
     if not isinstance(records, Sequence):
         # Frame by frame: what follows a bad frame is never sent to the target.
         for record in records:
-            yield _call(target, record)
+            yield _call(target, deadline, record)
         return
     with ThreadPoolExecutor(CONCURRENT_CALLS) as pool:
-        yield from pool.map(partial(_call, target), records)
+        yield from pool.map(partial(_call, target, deadline), records)
 
 
-def _call(target: Target, record: Record) -> tuple[Record, str | None]:
+def _call(target: Target, deadline: Deadline, record: Record) -> tuple[Record, str | None]:
+    # No call outlives the invocation: killed in the middle of one, a keyed write would be uncertain.
+    left = deadline.remaining_seconds() - _SPARE_SECONDS
+    if left <= 0:
+        return record, "the time was over before the target was called"
     try:
-        return target(record), None
+        return target(record, left), None
     except TargetFailedError as error:
         return record, str(error)
 

@@ -15,7 +15,8 @@ class TargetFailedError(Exception):
     """The target brought no output for a record; the message is for people and quotes nothing of it."""
 
 
-type Target = Callable[[Record], Record]
+type Target = Callable[[Record, float], Record]
+"""Makes a record's output within a number of seconds."""
 
 
 def http_target(calls: HttpCalls, project: str, url: str, timeout_seconds: float) -> Target:
@@ -31,7 +32,7 @@ def http_target(calls: HttpCalls, project: str, url: str, timeout_seconds: float
     """
     destination = calls.resolve(project, url)
 
-    def produce(record: Record) -> Record:
+    def produce(record: Record, most_seconds: float) -> Record:
         question: dict[str, Any] = {"record": record.id, "input": record.input}
         question |= {
             name: value
@@ -44,7 +45,7 @@ def http_target(calls: HttpCalls, project: str, url: str, timeout_seconds: float
                 destination,
                 orjson.dumps(question),
                 {"content-type": "application/json", "accept": "application/json"},
-                timeout_seconds=timeout_seconds,
+                timeout_seconds=min(timeout_seconds, most_seconds),
                 max_bytes=_MAX_ANSWER_BYTES,
             )
         except OutgoingFailedError as error:
