@@ -37,7 +37,10 @@ def parse_queries(text: str) -> dict[str, str]:
 
 @cache
 def load_queries(room: str) -> Mapping[str, sql.SQL]:
-    """Read the statements of `sql/queries/<room>.sql` once.
+    """Read the statements of `sql/queries/<room>.sql` once, without their comments.
+
+    Comments are for readers: the server would parse them each time, and a proxy that reads statement text for words
+    such as SET or LOCK would find them.
 
     Parameters
     ----------
@@ -46,4 +49,10 @@ def load_queries(room: str) -> Mapping[str, sql.SQL]:
     """
     text = files("coordination").joinpath("sql", "queries", f"{room}.sql").read_text("utf-8")
     # The files are part of the code: the text is as literal as if it stood here.
-    return MappingProxyType({name: sql.SQL(cast("LiteralString", body)) for name, body in parse_queries(text).items()})
+    return MappingProxyType(
+        {name: sql.SQL(cast("LiteralString", _without_comments(body))) for name, body in parse_queries(text).items()}
+    )
+
+
+def _without_comments(body: str) -> str:
+    return "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("--"))

@@ -116,7 +116,10 @@ def _record(
 ) -> tuple[Answer, StoredAnswer]:
     """Write the effect's rows and the audit event; return the answer, and the answer as it may be stored."""
     answer = operation.handle(call, transaction)
-    event = audit_event(operation, call.principal, call.path.get("project"), call.request_id, operation.audited_as)
+    target = "/".join(value for name, value in call.path.items() if name != "project")
+    event = audit_event(
+        operation, call.principal, call.path.get("project"), call.request_id, operation.audited_as, target
+    )
     transaction.submit(_QUERIES["insert_audit_event"], event)
     headers = {name: value for name, value in answer.headers.items() if name in contract.stored_headers}
     headers["content-type"] = answer.content_type
