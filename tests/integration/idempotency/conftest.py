@@ -381,11 +381,14 @@ class TargetServer:
         Bodies as JSON, in the order of arrival.
     before_answer
         Hook; returns whether to answer at all.
+    make_output
+        Makes the output of an input.
     """
 
     url: str
     calls: list[Any] = field(default_factory=list[Any])
     before_answer: Callable[[], bool] = lambda: True
+    make_output: Callable[[str], str] = "answer to {}".format
 
 
 @pytest.fixture
@@ -398,7 +401,7 @@ def target() -> Generator[TargetServer]:
             served.calls.append(question)
             if not served.before_answer():
                 return
-            content = orjson.dumps({"output": f"answer to {question['input']}"})
+            content = orjson.dumps({"output": served.make_output(question["input"])})
             self.send_response(200)
             self.send_header("content-length", str(len(content)))
             self.end_headers()

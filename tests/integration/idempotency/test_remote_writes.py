@@ -621,6 +621,20 @@ def test_key_is_bound_to_operation_path_and_query_too(
     assert (elsewhere.status, elsewhere.is_replayed) == (201, False)
 
 
+def test_integer_and_decimal_spelling_of_one_number_and_a_default_left_out_are_one_request(
+    caller: Caller, remote: FakeRemote, remote_operation: Operation
+) -> None:
+    bodies = [
+        b'{"name":"a","amount":1}',
+        b'{"amount":1.0,"name":"a"}',
+        b'{"name":"a","amount":1e0,"note":null,"size":0}',
+    ]
+    answers = [caller.send(remote_operation, body, "k") for body in bodies]
+    assert [answer.is_replayed for answer in answers] == [False, True, True]
+    assert caller.send(remote_operation, b'{"name":"a","amount":1.5}', "k").code == "idempotency_key_reused"
+    assert remote.effects == {"a": 1}
+
+
 def test_keys_of_two_principals_do_not_meet(
     caller: Caller, remote: FakeRemote, remote_operation: Operation, make_key: Callable[..., str]
 ) -> None:
