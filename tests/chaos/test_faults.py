@@ -1,6 +1,6 @@
 """Messages come twice, late, out of order or never, and workers die: afterwards nothing is lost and nothing doubled.
 
-The short version of `make chaos`, for every test run.
+Short enough for every test run.
 """
 
 import itertools
