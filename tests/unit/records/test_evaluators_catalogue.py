@@ -24,6 +24,8 @@ from records.evaluators.pointers import ParameterProblem
 from records.record import Record
 
 NAMES = [
+    "bleu",
+    "chrf",
     "contains",
     "cost",
     "exact_match",
@@ -34,8 +36,11 @@ NAMES = [
     "length",
     "numeric_match",
     "regex_match",
+    "rouge_l",
     "token_f1",
     "tokens",
+    "tool_call_accuracy",
+    "trajectory_match",
 ]
 REQUIRED: dict[str, dict[str, Any]] = {"regex_match": {"pattern": "a"}, "json_schema": {"schema": {}}}
 RECORD = Record(
@@ -44,6 +49,8 @@ RECORD = Record(
     reference="12",
     usage={"input_tokens": 1, "output_tokens": 2, "cost_usd": 0.1, "latency_ms": 5},
 )
+CALLS = Record(id="r", output="12", reference=["open"], trajectory={"steps": [{"type": "tool", "name": "open"}]})
+RECORDS = {"tool_call_accuracy": CALLS, "trajectory_match": CALLS}
 
 
 def scorer_of(judge: Judge) -> Scorer:
@@ -141,9 +148,10 @@ def test_a_name_like_none_has_no_nearest() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scorer_is_deterministic(name: str) -> None:
-    first = catalogue.build(name, REQUIRED.get(name))(RECORD)
+    record = RECORDS.get(name, RECORD)
+    first = catalogue.build(name, REQUIRED.get(name))(record)
     assert first.status == "scored"
-    assert catalogue.build(name, REQUIRED.get(name))(RECORD) == first
+    assert catalogue.build(name, REQUIRED.get(name))(record) == first
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -84,7 +84,8 @@ def list_evaluators() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``version``, ``kind``, ``description``, ``score_meaning``, ``minimum`` and ``maximum`` of a score
-        (``None`` where there is none), ``better`` (``higher``, ``lower`` or ``None``), ``params_schema`` (JSON Schema, draft 2020-12).
+        (``None`` where there is none), ``better`` (``higher``, ``lower`` or ``None``),
+        ``params_schema`` (JSON Schema, draft 2020-12).
     """
     return [
         {
