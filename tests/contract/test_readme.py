@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from evalward_local.running_stack import PROJECT_FOLDER, running_stack
-from evalward_local.stack_client import StackClient
 from evalward_local.template import read_template
 
 README = (PROJECT_FOLDER / "README.md").read_text()
@@ -23,9 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     folder = tmp_path_factory.mktemp("project")
     for name in (".venv", "local"):
         (folder / name).symlink_to(PROJECT_FOLDER / name)
-    with running_stack(folder / ".local" / "stack", environments=2) as stack, StackClient(stack) as client:
+    with running_stack(folder / ".local" / "stack", environments=2):
         yield folder
-        client.drain()
 
 
 def test_commands_run(folder: Path) -> None:
