@@ -112,7 +112,7 @@ def test_texts_that_would_stall_a_shard_are_errors(monkeypatch: pytest.MonkeyPat
     assert judge("rouge_l", "a b", "a b").status == "error"
     for name in ("bleu", "chrf"):
         score = judge(name, "abcd", "a")
-        assert (score.status, "too long" in (score.message or "")) == ("error", True)
+        assert (score.status, "too many" in (score.message or "")) == ("error", True)
 
 
 def test_of_two_lengths_as_near_the_shorter_counts() -> None:

@@ -19,7 +19,7 @@ def require_countable(*texts: str) -> None:
     """
     total = sum(map(len, texts))
     if total > MAX_CHARACTERS:
-        message = f"output and references of {total:,} characters are too long to compare; at most {MAX_CHARACTERS:,} are taken"
+        message = f"{total:,} characters are too many to compare; at most {MAX_CHARACTERS:,} are taken"
         raise UnscorableError(message)
 
 
