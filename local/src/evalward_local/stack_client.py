@@ -23,6 +23,7 @@ _POLL_SECONDS = 0.05
 _LEASES: dict[str, tuple[tuple[str, ...], int]] = {
     "RunEvaluationFunction": (("run", "shard", "finish"), 60),
     "DatasetConversionFunction": (("import", "conversion-slot"), 130),
+    "DeliveryFunction": (("webhook", "storage_event"), 60),
 }
 _END_STATES = frozenset({"succeeded", "failed", "error", "cancelled"})
 
