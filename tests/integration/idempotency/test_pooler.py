@@ -61,16 +61,14 @@ max_client_conn = 200
 logfile = {folder / "log"}
 """
     )
-    options: dict[str, Any] = {}
+    as_nobody: dict[str, Any] = {}
     if os.geteuid() == 0:
         # It refuses to run as root.
         entry = pwd.getpwnam("nobody")
-        options = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        as_nobody = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
         for path in (folder, *folder.iterdir()):
             os.chown(path, entry.pw_uid, entry.pw_gid)
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        [binary, "-q", str(folder / "pgbouncer.ini")], stderr=subprocess.DEVNULL, **options
-    )
+    process = subprocess.Popen([binary, "-q", str(folder / "pgbouncer.ini")], stderr=subprocess.DEVNULL, **as_nobody)
     url = make_conninfo(database.app_url, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
     try:
         _wait_until_it_answers(url, process, folder / "log")
@@ -81,7 +79,7 @@ logfile = {folder / "log"}
         shutil.rmtree(folder)
 
 
-def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_it_answers(url: str, process: subprocess.Popen[Any], log: Path) -> None:
     give_up_at = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < give_up_at:
         try:

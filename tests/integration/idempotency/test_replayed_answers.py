@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from coordination.environment import Environment
 from coordination.http import border
 from coordination.http.border import make_handler
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
+from coordination.models import RequestModel
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
@@ -102,6 +104,29 @@ def test_status_body_and_type_come_back_byte_for_byte(
     kept = [{k.lower(): v for k, v in one["headers"].items() if k.lower() not in own} for one in (first, again)]
     assert kept[1] == kept[0]
     assert (first["headers"]["x-request-id"], again["headers"]["x-request-id"]) == ("1", "2")
+
+
+def test_renamed_handler_models_and_texts_keep_keys_valid(
+    caller: Caller, remote: FakeRemote, remote_operation: Operation
+) -> None:
+    first = caller.send(remote_operation, BODY, "k")
+
+    class AnOrderThatWasRenamed(RequestModel):
+        name: str
+        note: str | None = None
+        amount: float = 0.0
+        size: int = 0
+
+    def handle_under_another_name(_call: Call, _transaction: Transaction) -> Answer:
+        raise AssertionError("a replay runs nothing")
+
+    renamed = replace(
+        remote_operation, handle=handle_under_another_name, summary="Other words.", body=AnOrderThatWasRenamed
+    )
+    again = caller.send(renamed, BODY, "k")
+    assert (again.content, again.is_replayed) == (first.content, True)
+    assert caller.send(replace(renamed, id="test.another"), BODY, "k").code == "idempotency_key_reused"
+    assert remote.effects == {"a": 1}
 
 
 def test_cookie_and_other_headers_are_not_replayed(
