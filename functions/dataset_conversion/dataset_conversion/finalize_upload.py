@@ -5,9 +5,10 @@ stale reservations takes the same lease, so it can never release one that is bei
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
 from uuid import UUID
 
 from coordination.access import Principal
@@ -23,17 +24,30 @@ from coordination.errors import (
     UploadMismatchError,
     UploadMissingError,
 )
-from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
+from coordination.imports import ImportFailure
+from coordination.leases import Lease, LeaseLostError, drop_lease, end_lease, require_lease, take_lease
+from coordination.models import QueryModel
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
 from coordination.uploads import staging_key, upload_lease_name
+from psycopg.types.json import Jsonb
+from pydantic import Field
 from records.limits import Limits
 
+from dataset_conversion.conversion import Conversion
 from dataset_conversion.conversion_slots import LEASE_SECONDS, wait_for_slot
-from dataset_conversion.publication import File, StoredFile, store_file
+from dataset_conversion.publication import File, StoredFile, check_file, store_file
 
 _QUERIES = load_queries("uploads")
 _SLOT_WAIT_SECONDS = 5.0
+
+
+class FinalizeQuery(QueryModel):
+    """What is to be done with the file."""
+
+    validate_only: Annotated[
+        bool, Field(description="check and count, publish nothing; the upload can still be finalized")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,38 +89,53 @@ def prepare_upload(environment: Environment, project: str, reference: str) -> Pr
     ConversionBusyError
         No slot became free within 5 s.
     DatasetRefusedError, InvalidRequestError
-        The file is no valid dataset: the reservation ends as refused and its capacity is free again.
+        The file is no valid dataset: the reservation ends as refused and its capacity is free again. Said again when
+        it is finalized again.
     StorageUnavailableError
         The bucket did not answer.
     """
-    try:
-        upload_id = UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such upload; its id is a UUID.") from None
-    reservation = _find(environment.database, project, upload_id)
+    database, upload_id = environment.database, _read_id(reference)
+    reservation = _find(database, project, upload_id)
     if reservation["state"] == "finalized":
-        return PreparedUpload(environment.database, reservation, None, None)
-    if reservation["state"] != "open":
-        raise UploadEndedError(f"The upload was {reservation['state']}. Reserve a new one.")
-    lease = take_lease(environment.database, upload_lease_name(project, upload_id), LEASE_SECONDS)
+        return PreparedUpload(database, reservation, None, None)
+    lease = take_lease(database, upload_lease_name(project, upload_id), LEASE_SECONDS)
     if lease is None:
-        raise UploadBusyError("Another call is finalizing this upload. Try again.", retry_after_seconds=5)
+        raise _busy()
     try:
-        slot = wait_for_slot(environment.database, _SLOT_WAIT_SECONDS)
-        try:
-            stored = _store(environment, project, reservation)
-        finally:
-            drop_lease(environment.database, slot)
-    except (DatasetRefusedError, InvalidRequestError):
-        with environment.database.transaction(project) as transaction:
-            require_lease(transaction, lease)
-            _end(transaction, upload_id, "refused", None)
-            release_lease(transaction, lease)
+        # Who had the lease before us may have ended the upload.
+        reservation = _find(database, project, upload_id)
+        if reservation["state"] == "finalized":
+            drop_lease(database, lease)
+            return PreparedUpload(database, reservation, None, None)
+        with _opened_in_slot(environment, project, reservation) as file:
+            stored = store_file(environment, project, file, Limits())
+    except (DatasetRefusedError, InvalidRequestError) as refusal:
+        _refuse(database, project, reservation, lease, refusal)
         raise
     except BaseException:
-        drop_lease(environment.database, lease)
+        drop_lease(database, lease)
         raise
-    return PreparedUpload(environment.database, reservation, stored, lease)
+    return PreparedUpload(database, reservation, stored, lease)
+
+
+def check_upload(environment: Environment, project: str, reference: str) -> tuple[str, Conversion]:
+    """Convert the uploaded file and keep nothing; the reservation stays as it is, whatever comes of it.
+
+    Returns
+    -------
+    (str, Conversion)
+        Name of the dataset, and what it would be.
+
+    Raises
+    ------
+    NotFoundError, UploadEndedError, UploadMissingError, UploadMismatchError
+        As `prepare_upload`.
+    ConversionBusyError, DatasetRefusedError, StorageUnavailableError
+        As `prepare_upload`.
+    """
+    reservation = _find(environment.database, project, _read_id(reference))
+    with _opened_in_slot(environment, project, reservation) as file:
+        return reservation["name"], check_file(file, Limits())
 
 
 def publish_reserved(transaction: Transaction, prepared: PreparedUpload, principal: Principal) -> tuple[Dataset, bool]:
@@ -124,7 +153,10 @@ def publish_reserved(transaction: Transaction, prepared: PreparedUpload, princip
         if dataset is None:
             raise UploadEndedError("The upload was finalized and its dataset has been deleted since.")
         return dataset, False
-    require_lease(transaction, prepared.lease)
+    try:
+        require_lease(transaction, prepared.lease)
+    except LeaseLostError:
+        raise _busy() from None
     dataset, is_new = publish_dataset(
         transaction,
         name=reservation["name"],
@@ -136,9 +168,9 @@ def publish_reserved(transaction: Transaction, prepared: PreparedUpload, princip
         generation=prepared.stored.generation,
         reservation=reservation["id"],
     )
-    if not _end(transaction, reservation["id"], "finalized", dataset):
-        raise UploadBusyError("Another call ended this upload. Look at its dataset.", retry_after_seconds=1)
-    release_lease(transaction, prepared.lease)
+    if not _end(transaction, reservation["id"], "finalized", dataset=dataset):
+        raise _busy()
+    end_lease(transaction, prepared.lease)
     return dataset, is_new
 
 
@@ -166,10 +198,16 @@ class _Announced:
             )
 
 
-def _store(environment: Environment, project: str, reservation: Mapping[str, Any]) -> StoredFile:
-    key = staging_key(project, reservation["id"])
+@contextmanager
+def _opened_in_slot(environment: Environment, project: str, reservation: Mapping[str, Any]) -> Generator[File]:
+    """Open the uploaded file, then wait for a slot and hold it: nobody waits in one for bytes that are not there."""
+    if reservation["state"] == "refused":
+        failure = ImportFailure.model_validate(reservation["refusal"])
+        raise DatasetRefusedError(failure.detail, errors=failure.errors)
+    if reservation["state"] != "open":
+        raise UploadEndedError(f"The upload was {reservation['state']}. Reserve a new one.")
     try:
-        found = environment.objects.open(key)
+        found = environment.objects.open(staging_key(project, reservation["id"]))
     except ObjectNotFoundError as error:
         raise UploadMissingError("The file is not there yet. PUT it to the upload's URL, then finalize.") from error
     announced = _Announced(found.body)
@@ -181,7 +219,41 @@ def _store(environment: Environment, project: str, reservation: Mapping[str, Any
         kind="presigned",
         check=lambda: announced.check(reservation),
     )
-    return store_file(environment, project, file, Limits())
+    slot = wait_for_slot(environment.database, _SLOT_WAIT_SECONDS)
+    try:
+        yield file
+    finally:
+        drop_lease(environment.database, slot)
+
+
+def _refuse(
+    database: Database,
+    project: str,
+    reservation: Mapping[str, Any],
+    lease: Lease,
+    refusal: DatasetRefusedError | InvalidRequestError,
+) -> None:
+    """End a reservation whose file was refused; its capacity is free again."""
+    failure = ImportFailure(code=refusal.code, detail=refusal.detail, errors=[dict(one) for one in refusal.errors])
+    try:
+        with database.transaction(project) as transaction:
+            require_lease(transaction, lease)
+            _end(transaction, reservation["id"], "refused", refusal=failure)
+            end_lease(transaction, lease)
+    except LeaseLostError:
+        # Whoever holds it now finds the same file, and the same faults.
+        return
+
+
+def _busy() -> UploadBusyError:
+    return UploadBusyError("Another call is finalizing this upload. Try again.", retry_after_seconds=5)
+
+
+def _read_id(reference: str) -> UUID:
+    try:
+        return UUID(reference)
+    except ValueError:
+        raise NotFoundError("There is no such upload; its id is a UUID.") from None
 
 
 def _find(database: Database, project: str, upload_id: UUID) -> Mapping[str, Any]:
@@ -192,7 +264,14 @@ def _find(database: Database, project: str, upload_id: UUID) -> Mapping[str, Any
     return row
 
 
-def _end(transaction: Transaction, upload_id: UUID, state: str, dataset: Dataset | None) -> bool:
+def _end(
+    transaction: Transaction,
+    upload_id: UUID,
+    state: str,
+    *,
+    dataset: Dataset | None = None,
+    refusal: ImportFailure | None = None,
+) -> bool:
     row = transaction.fetch_one(
         _QUERIES["end_reservation"],
         {
@@ -201,6 +280,7 @@ def _end(transaction: Transaction, upload_id: UUID, state: str, dataset: Dataset
             "state": state,
             "dataset_name": dataset.name if dataset else None,
             "dataset_version": dataset.version if dataset else None,
+            "refusal": Jsonb(refusal.model_dump(mode="json")) if refusal else None,
         },
     )
     return row is not None

@@ -1,21 +1,32 @@
 """The declarations of the dataset operations that write."""
 
 from coordination.database import Transaction
-from coordination.datasets import Dataset
+from coordination.datasets import Dataset, Validation
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 
-from dataset_conversion.finalize_upload import PreparedUpload, prepare_upload, publish_reserved
-from dataset_conversion.publication import StoredFile
+from pydantic import RootModel
+
+from dataset_conversion.conversion import Conversion
+from dataset_conversion.finalize_upload import (
+    FinalizeQuery,
+    PreparedUpload,
+    check_upload,
+    prepare_upload,
+    publish_reserved,
+)
+from dataset_conversion.publication import StoredFile, describe_validation
 from dataset_conversion.reserve_upload import Reservation, ReserveUpload, reserve_upload
 from dataset_conversion.upload_dataset import (
     UploadQuery,
-    Validation,
     convert_upload,
-    describe_validation,
     publish_upload,
 )
 
 MAX_UPLOAD_BYTES = 4 * 1024 * 1024
+
+
+class DatasetOrValidation(RootModel[Dataset | Validation]):
+    """The version that has this content already, or with validate_only what the file would become."""
 
 
 def _convert(call: Call) -> StoredFile:
@@ -25,7 +36,7 @@ def _convert(call: Call) -> StoredFile:
 def _publish(call: Call, transaction: Transaction) -> Answer:
     query, stored = call.query_as(UploadQuery), call.prepared
     if query.validate_only:
-        return Answer(200, describe_validation(query, stored.conversion))
+        return Answer(200, describe_validation(query.name, stored.conversion))
     return _answer(call, *publish_upload(transaction, query, stored, call.principal))
 
 
@@ -34,11 +45,14 @@ def _reserve(call: Call, transaction: Transaction) -> Answer:
     return Answer(201, reserve_upload(transaction, call.environment.objects, wanted, call.principal))
 
 
-def _prepare(call: Call) -> PreparedUpload:
-    return prepare_upload(call.environment, call.project, call.path["upload"])
+def _prepare(call: Call) -> PreparedUpload | tuple[str, Conversion]:
+    act = check_upload if call.query_as(FinalizeQuery).validate_only else prepare_upload
+    return act(call.environment, call.project, call.path["upload"])
 
 
 def _finalize(call: Call, transaction: Transaction) -> Answer:
+    if call.query_as(FinalizeQuery).validate_only:
+        return Answer(200, describe_validation(*call.prepared))
     return _answer(call, *publish_reserved(transaction, call.prepared, call.principal))
 
 
@@ -60,7 +74,7 @@ OPERATIONS = (
             "Send a larger file (up to 64 MiB) the presigned way: POST …/uploads, PUT the file to its URL, POST "
             "…/finalize; or put it into the bucket under datasets/incoming/<project>/."
         ),
-        responses={200: Validation, 201: Dataset},
+        responses={200: DatasetOrValidation, 201: Dataset},
         idempotency=LocalWrite(),
         prepare=_convert,
         handle=_publish,
@@ -81,9 +95,10 @@ OPERATIONS = (
         id="uploads.finalize",
         method="POST",
         path="/v1/projects/{project}/uploads/{upload}/finalize",
-        summary="Convert an uploaded file and publish it.",
+        summary="Convert an uploaded file and publish it, or with validate_only just check it.",
         permission="datasets.write",
-        responses={200: Dataset, 201: Dataset},
+        query=FinalizeQuery,
+        responses={200: DatasetOrValidation, 201: Dataset},
         error_statuses=frozenset({409}),
         idempotency=LocalWrite(),
         prepare=_prepare,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
 
-from coordination.datasets import manifest_key, object_key, read_generation
+from coordination.datasets import Validation, manifest_key, object_key, read_generation
 from coordination.environment import Environment
 from coordination.errors import DatasetRefusedError, Fault, InvalidRequestError
 from records.limits import Limits
@@ -70,7 +70,23 @@ def check_file(file: File, limits: Limits) -> Conversion:
     DatasetRefusedError, InvalidRequestError
         As `store_file`.
     """
-    return _convert(file, None, limits)
+    conversion = _convert(file, None, limits)
+    if file.check is not None:
+        file.check()
+    return conversion
+
+
+def describe_validation(name: str, conversion: Conversion) -> Validation:
+    """Say what a file would become."""
+    notes = conversion.notes
+    return Validation(
+        name=name,
+        sha256=conversion.sha256,
+        records=conversion.records,
+        bytes=conversion.bytes,
+        derived_ids=notes.derived_ids,
+        notes={field: getattr(notes, field) for field in notes.__struct_fields__},
+    )
 
 
 def store_file(environment: Environment, project: str, file: File, limits: Limits) -> StoredFile:

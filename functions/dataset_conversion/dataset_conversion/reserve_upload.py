@@ -13,8 +13,9 @@ from coordination.ports.objects import Objects
 from coordination.queries import load_queries
 from coordination.uploads import staging_key
 from psycopg.types.json import Jsonb
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from records.limits import Limits
+from records.row_fields import check_mapping
 
 _QUERIES = load_queries("uploads")
 
@@ -28,7 +29,7 @@ class ReserveUpload(RequestModel):
     format: FileFormat
     bytes: Annotated[int, Field(ge=1, le=2**53, description="size of the file")]
     sha256: Sha256
-    mapping: FieldMapping | None = None
+    mapping: Annotated[FieldMapping | None, AfterValidator(check_mapping)] = None
     nul: Annotated[NulRule, Field(description="what to do with NUL characters")] = "refuse"
 
 

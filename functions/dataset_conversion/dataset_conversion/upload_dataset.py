@@ -7,14 +7,22 @@ from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.datasets import Dataset, DatasetName, publish_dataset
 from coordination.environment import Environment
-from coordination.imports import FileFormat, NulRule
-from coordination.models import QueryModel, ResponseModel
-from pydantic import Field, field_validator
+from coordination.imports import FieldMapping, FileFormat, NulRule
+from coordination.models import QueryModel
+from pydantic import AfterValidator, BeforeValidator, Field
 from records.limits import Limits
-from records.manifest import Notes
+from records.row_fields import check_mapping
 
-from dataset_conversion.conversion import Conversion
 from dataset_conversion.publication import File, StoredFile, check_file, store_file
+
+
+def _parse_mapping(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise ValueError("must be a JSON object, URL-encoded") from error
 
 
 class UploadQuery(QueryModel):
@@ -24,30 +32,12 @@ class UploadQuery(QueryModel):
     format: Annotated[FileFormat, Field(description="the content type is not looked at: this decides")]
     validate_only: Annotated[bool, Field(description="check and count, publish nothing")] = False
     mapping: Annotated[
-        dict[str, str] | None, Field(description="a JSON object: canonical field -> JSON Pointer or column")
+        FieldMapping | None,
+        BeforeValidator(_parse_mapping),
+        AfterValidator(check_mapping),
+        Field(description="a JSON object: canonical field -> JSON Pointer or column"),
     ] = None
     nul: Annotated[NulRule, Field(description="what to do with NUL characters")] = "refuse"
-
-    @field_validator("mapping", mode="before")
-    @classmethod
-    def _parse_mapping(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            raise ValueError("must be a JSON object, URL-encoded") from error
-
-
-class Validation(ResponseModel):
-    """What a file would become."""
-
-    name: str
-    sha256: str
-    records: int
-    bytes: Annotated[int, Field(description="size of the canonical object")]
-    derived_ids: Annotated[int, Field(description="records whose id was made from their content")]
-    notes: Annotated[dict[str, object], Field(description="what was accepted and changed")]
 
 
 def convert_upload(environment: Environment, project: str, query: UploadQuery, content: bytes) -> StoredFile:
@@ -78,17 +68,4 @@ def publish_upload(
         source="upload",
         principal=principal.id,
         generation=stored.generation,
-    )
-
-
-def describe_validation(query: UploadQuery, conversion: Conversion) -> Validation:
-    """Say what a file would become."""
-    notes: Notes = conversion.notes
-    return Validation(
-        name=query.name,
-        sha256=conversion.sha256,
-        records=conversion.records,
-        bytes=conversion.bytes,
-        derived_ids=notes.derived_ids,
-        notes={name: getattr(notes, name) for name in notes.__struct_fields__},
     )

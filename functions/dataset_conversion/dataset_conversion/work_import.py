@@ -1,6 +1,8 @@
 """Work on one import: read the object, publish it, note how it went."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 from uuid import UUID
 
 from aws_lambda_powertools import Logger
@@ -9,13 +11,15 @@ from coordination.datasets import publish_dataset
 from coordination.environment import Environment
 from coordination.errors import (
     AttemptsExhaustedError,
+    ImportRefusedError,
     ObjectMissingError,
     ObjectTooLargeError,
     ProblemError,
 )
 from coordination.events import emit_import_failed
-from coordination.imports import ImportFailure, ImportOrder
-from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
+from coordination.imports import ImportFailure, ImportOrder, find_newer_import
+from coordination.leases import Lease, drop_lease, end_lease, release_lease, require_lease, take_lease
+from coordination.models import ResponseModel
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
@@ -23,7 +27,7 @@ from psycopg.types.json import Jsonb
 from records.limits import Limits
 
 from dataset_conversion.conversion_slots import LEASE_SECONDS, take_slot
-from dataset_conversion.publication import File, StoredFile, store_file
+from dataset_conversion.publication import File, check_file, describe_validation, store_file
 
 logger = Logger(child=True)
 
@@ -70,7 +74,7 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         require_lease(transaction, lease)
         job = transaction.fetch_one(_QUERIES["begin_import"], params)
         if job is None:
-            transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+            _end(transaction, wake_up, lease)
             return
     order = ImportOrder.model_validate(job["payload"])
     most = environment.settings.work.max_attempts
@@ -79,7 +83,10 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
             raise AttemptsExhaustedError(
                 f"The import was tried {most} times and never ended; order it again once the cause is known."
             )
-        _publish(environment, wake_up, lease, order, job["created_by"])
+        if order.validate_only:
+            _validate(environment, wake_up, lease, order)
+        else:
+            _publish(environment, wake_up, lease, order, job)
     except ProblemError as error:
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise
@@ -93,9 +100,19 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
             )
 
 
-def _publish(environment: Environment, wake_up: WakeUp, lease: Lease, order: ImportOrder, principal: str) -> None:
+def _validate(environment: Environment, wake_up: WakeUp, lease: Lease, order: ImportOrder) -> None:
+    conversion = check_file(_open(environment, order), Limits())
+    validation = describe_validation(order.name, conversion)
+    with environment.database.transaction(wake_up.project) as transaction:
+        _end(transaction, wake_up, lease)
+        transaction.submit(_QUERIES["succeed_import"], _result(wake_up, validation))
+
+
+def _publish(
+    environment: Environment, wake_up: WakeUp, lease: Lease, order: ImportOrder, job: Mapping[str, Any]
+) -> None:
     """Put the object, then write the dataset's row and the import's end in one transaction."""
-    stored = _store(environment, wake_up.project, order)
+    stored = store_file(environment, wake_up.project, _open(environment, order), Limits())
     with environment.database.transaction(wake_up.project) as transaction:
         _end(transaction, wake_up, lease)
         dataset, _ = publish_dataset(
@@ -105,20 +122,23 @@ def _publish(environment: Environment, wake_up: WakeUp, lease: Lease, order: Imp
             records=stored.conversion.records,
             size=stored.conversion.bytes,
             source=order.uri,
-            principal=principal,
+            principal=job["created_by"],
             generation=stored.generation,
         )
-        transaction.submit(
-            _QUERIES["succeed_import"],
-            {
-                "tenant": wake_up.project,
-                "id": wake_up.ref_id,
-                "result": Jsonb(dataset.model_dump(mode="json")),
-            },
-        )
+        # Without a pinned version the newest content was read, whichever event it was that said so. Looked at under the
+        # lock of the name: a later write that is being published at this moment is seen, or sees this one.
+        if order.version_id is not None and find_newer_import(transaction, job["dedupe_key"]):
+            raise ImportRefusedError(
+                "A later version of the same object was imported before; this one came late and was not published."
+            )
+        transaction.submit(_QUERIES["succeed_import"], _result(wake_up, dataset))
 
 
-def _store(environment: Environment, project: str, order: ImportOrder) -> StoredFile:
+def _result(wake_up: WakeUp, result: ResponseModel) -> dict[str, Any]:
+    return {"tenant": wake_up.project, "id": wake_up.ref_id, "result": Jsonb(result.model_dump(mode="json"))}
+
+
+def _open(environment: Environment, order: ImportOrder) -> File:
     limits = Limits()
     try:
         stored = environment.objects.open(order.key, order.version_id)
@@ -128,7 +148,7 @@ def _store(environment: Environment, project: str, order: ImportOrder) -> Stored
         raise ObjectTooLargeError(
             f"The object has {stored.bytes} bytes, a dataset file may have {limits.input_bytes} bytes; split it."
         )
-    file = File(
+    return File(
         content=stored.body,
         format=order.format,
         mapping=order.mapping,
@@ -136,9 +156,9 @@ def _store(environment: Environment, project: str, order: ImportOrder) -> Stored
         kind="import",
         uri=order.uri,
     )
-    return store_file(environment, project, file, limits)
 
 
 def _end(transaction: Transaction, wake_up: WakeUp, lease: Lease) -> None:
     require_lease(transaction, lease)
     transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
+    end_lease(transaction, lease)

@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger
 from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.errors import ProblemError
-from coordination.leases import Lease, LeaseLostError, drop_lease, release_lease, require_lease, take_lease
+from coordination.leases import Lease, LeaseLostError, drop_lease, end_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.uploads import upload_lease_name
 
@@ -76,9 +76,10 @@ def _release(environment: Environment, project: str, upload_id: UUID, lease: Lea
                     "state": "released",
                     "dataset_name": None,
                     "dataset_version": None,
+                    "refusal": None,
                 },
             )
-            release_lease(transaction, lease)
+            end_lease(transaction, lease)
     except LeaseLostError:
         drop_lease(environment.database, lease)
         return 0

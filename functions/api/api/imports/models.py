@@ -6,7 +6,8 @@ from coordination.datasets import DatasetName
 from coordination.http.pages import PageQuery
 from coordination.imports import FieldMapping, FileFormat, NulRule
 from coordination.models import RequestModel
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from records.row_fields import check_mapping
 
 
 class RequestImport(RequestModel):
@@ -22,8 +23,9 @@ class RequestImport(RequestModel):
         ),
     ]
     format: Annotated[FileFormat | None, Field(description="by the file's ending when left out")] = None
-    mapping: FieldMapping | None = None
+    mapping: Annotated[FieldMapping | None, AfterValidator(check_mapping)] = None
     nul: Annotated[NulRule, Field(description="what to do with NUL characters")] = "refuse"
+    validate_only: Annotated[bool, Field(description="check and count, publish nothing")] = False
 
 
 class ImportQuery(PageQuery):

@@ -33,7 +33,13 @@ def request_import(transaction: Transaction, request: RequestImport, bucket: str
     if file_format is None:
         raise InvalidRequestError.at([Fault("/format", "give it: the address ends in neither .jsonl nor .parquet")])
     order = ImportOrder(
-        bucket=bucket, key=key, name=request.name, format=file_format, mapping=request.mapping, nul=request.nul
+        bucket=bucket,
+        key=key,
+        name=request.name,
+        format=file_format,
+        mapping=request.mapping,
+        nul=request.nul,
+        validate_only=request.validate_only,
     )
     queued = insert_import(transaction, order=order, dedupe_key=f"request {uuid4()}", principal=principal.id)
     assert queued is not None  # noqa: S101 - the key is new

@@ -15,6 +15,7 @@ from coordination.events import emit_event
 from coordination.models import Instant, ResponseModel, Sha256
 from coordination.queries import load_queries
 from coordination.storage_events import record_storage_event
+from coordination.wake_ups import WakeUp
 
 _QUERIES = load_queries("datasets")
 _RETRY_QUOTA_SECONDS = 60
@@ -38,6 +39,17 @@ class Dataset(ResponseModel):
     created_at: Instant
     created_by: str
     source: Annotated[str, Field(description="`upload`, or the s3:// address it was imported from")]
+
+
+class Validation(ResponseModel):
+    """What a file would become."""
+
+    name: str
+    sha256: Sha256
+    records: int
+    bytes: Annotated[int, Field(description="size of the canonical object")]
+    derived_ids: Annotated[int, Field(description="records whose id was made from their content")]
+    notes: Annotated[dict[str, object], Field(description="what was accepted and changed")]
 
 
 def object_key(project: str, sha256: str) -> str:
@@ -204,6 +216,18 @@ def lock_content(transaction: Transaction, sha256: str) -> None:
     take_lock(transaction, "dataset-content", f"{transaction.tenant} {sha256}")
 
 
+def wake_removal_of_deleted(transaction: Transaction, sha256: str) -> None:
+    """Wake the removal of a content that is no longer published, before a run's reference to it is deleted.
+
+    The advisory lock `dataset-content` is held until the commit: neither a deletion of the dataset nor a removal that
+    looks at the references at this moment can miss that this one goes.
+    """
+    lock_content(transaction, sha256)
+    # A statement of its own after the lock: its snapshot sees what the transaction before us committed.
+    if find_dataset_by_sha256(transaction, sha256) is None:
+        transaction.wake(WakeUp("conversion", "object_removal", transaction.tenant, sha256))
+
+
 def remove_unreferenced(transaction: Transaction, sha256: str) -> bool:
     """Begin to remove a content's objects if no version and no run's snapshot refers to it.
 
@@ -217,7 +241,7 @@ def remove_unreferenced(transaction: Transaction, sha256: str) -> bool:
 
 
 def end_removal(transaction: Transaction, sha256: str) -> None:
-    """Note that a content's objects are gone: it may be published again."""
+    """Note that a content's objects are gone: it may be published again. The caller has locked the removal's lease."""
     transaction.submit(_QUERIES["end_removal"], _of(transaction, sha256=sha256))
 
 

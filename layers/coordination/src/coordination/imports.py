@@ -1,5 +1,6 @@
 """Imports: files under `datasets/incoming/<project>/` on their way to a dataset. One job row each."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,7 +10,7 @@ from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, Field
 
 from coordination.database import Transaction
-from coordination.datasets import Dataset
+from coordination.datasets import Dataset, Validation
 from coordination.events import emit_import_failed
 from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
@@ -18,6 +19,9 @@ from coordination.wake_ups import WakeUp
 _QUERIES = load_queries("imports")
 
 INCOMING_PREFIX = "datasets/incoming/"
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# Longer than any sequencer met so far (16 or 18 hexadecimal digits).
+_SEQUENCER_CHARACTERS = 32
 type FileFormat = Literal["jsonl", "parquet"]
 type NulRule = Literal["refuse", "replace"]
 
@@ -41,6 +45,8 @@ class ImportOrder(BaseModel):
         What it becomes and how it is read.
     mapping, nul
         As in an upload.
+    validate_only
+        Whether to check and count only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +58,7 @@ class ImportOrder(BaseModel):
     format: FileFormat
     mapping: dict[str, str] | None = None
     nul: NulRule = "refuse"
+    validate_only: bool = False
 
     @property
     def uri(self) -> str:
@@ -78,6 +85,7 @@ class Import(ResponseModel):
     uri: str
     attempts: int
     dataset: Dataset | None
+    validation: Annotated[Validation | None, Field(description="what the file would become, with validate_only")]
     error: ImportFailure | None
     created_at: Instant
     created_by: str
@@ -132,7 +140,8 @@ def insert_import(
 
 def to_import(row: Mapping[str, Any]) -> Import:
     """Make an import of its row."""
-    payload = row["payload"]
+    payload, result = row["payload"], row["result"]
+    is_validation = bool(result) and payload.get("validate_only", False)
     return Import(
         id=row["id"],
         project=row["tenant_id"],
@@ -141,7 +150,8 @@ def to_import(row: Mapping[str, Any]) -> Import:
         format=payload["format"],
         uri=f"s3://{payload['bucket']}/{payload['key']}",
         attempts=row["attempts"],
-        dataset=Dataset.model_validate(row["result"]) if row["result"] else None,
+        dataset=Dataset.model_validate(result) if result and not is_validation else None,
+        validation=Validation.model_validate(result) if is_validation else None,
         error=ImportFailure.model_validate(row["error"]) if row["error"] else None,
         created_at=row["created_at"],
         created_by=row["created_by"],
@@ -155,14 +165,41 @@ def split_incoming_key(key: str) -> tuple[str, str] | None:
 
     Returns None when the key is not below that prefix, or holds `.`, `..`, empty or encoded segments.
     """
-    if not key.startswith(INCOMING_PREFIX):
+    place = find_incoming_project(key)
+    if place is None:
         return None
-    project, _, rest = key.removeprefix(INCOMING_PREFIX).partition("/")
-    segments = rest.split("/")
+    segments = place[1].split("/")
     is_clean = all(segment not in ("", ".", "..") for segment in segments)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", project) or not is_clean or "\\" in rest or "%" in rest:
+    return place if is_clean and "\\" not in key and "%" not in key else None
+
+
+def find_incoming_project(key: str) -> tuple[str, str] | None:
+    """Split a decoded key of an object that exists into project and the path below `datasets/incoming/<project>/`.
+
+    Returns None when the key is that of a folder, lies below no project's prefix, or holds a NUL character, which no
+    row can.
+    """
+    if not key.startswith(INCOMING_PREFIX) or key.endswith("/") or "\x00" in key:
         return None
-    return project, rest
+    project, slash, rest = key.removeprefix(INCOMING_PREFIX).partition("/")
+    return (project, rest) if slash and _PROJECT.fullmatch(project) else None
+
+
+def dedupe_key_of_event(bucket: str, key: str, sequencer: str) -> str:
+    """Return what tells the same event twice; keys of one object sort in the order in which it was written.
+
+    Source of the rule: "Event message structure" in the Amazon S3 User Guide: sequencers of one key are compared as
+    text, the shorter one filled with zeros on the right.
+    """
+    place = hashlib.sha256(f"{bucket}\0{key}".encode()).hexdigest()
+    return f"s3 {place} {sequencer.upper().ljust(_SEQUENCER_CHARACTERS, '0')}"
+
+
+def find_newer_import(transaction: Transaction, dedupe_key: str) -> bool:
+    """Tell whether a later write to the same object has been imported already."""
+    place, _, _ = dedupe_key.rpartition(" ")
+    params = {"tenant": transaction.tenant, "dedupe_key": dedupe_key, "place": f"{place} "}
+    return transaction.fetch_one(_QUERIES["find_newer_import"], params) is not None
 
 
 def format_of(file_name: str) -> FileFormat | None:

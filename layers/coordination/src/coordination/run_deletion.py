@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from coordination.database import Transaction
+from coordination.datasets import wake_removal_of_deleted
 from coordination.queries import load_queries
 from coordination.runs import TERMINAL_STATES
 
@@ -92,7 +93,8 @@ def lock_run(transaction: Transaction, run_id: UUID) -> LockedRun | None:
 def delete_locked_run(transaction: Transaction, run: LockedRun) -> None:
     """Delete all rows of a run that `lock_run` has locked, in the caller's transaction.
 
-    Datasets and what sinks have exported stay: a run does not own them.
+    Datasets and what sinks have exported stay: a run does not own them. The object of a dataset that was deleted
+    before goes with the last run that refers to it. Locks: the advisory lock `dataset-content` (project and sha256).
 
     Raises
     ------
@@ -103,6 +105,9 @@ def delete_locked_run(transaction: Transaction, run: LockedRun) -> None:
         message = f"run {run.id} is {run.state} and cannot be deleted"
         raise ValueError(message)
     params: dict[str, Any] = {"tenant": transaction.tenant, "run_id": run.id}
+    snapshot = transaction.fetch_one(_QUERIES["find_run_content"], params)
+    if snapshot is not None:
+        wake_removal_of_deleted(transaction, snapshot["sha256"])
     for name in OWNED_ROWS:
         transaction.submit(_QUERIES[name], params)
     transaction.submit(_QUERIES["delete_leases"], {"names": run.lease_names})

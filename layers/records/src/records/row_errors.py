@@ -1,7 +1,7 @@
 """Why a dataset was refused, row by row, in a form that a person can act on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn, get_args
 
 type Reason = Literal[
@@ -35,6 +35,10 @@ type Reason = Literal[
 ]
 REASONS: frozenset[str] = frozenset(get_args(Reason.__value__))
 
+# Names of members and columns have no bound of their own; an answer and a row of a database have.
+_FIELD_CHARACTERS_MAX = 500
+_MESSAGE_CHARACTERS_MAX = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class RowError:
@@ -67,17 +71,28 @@ class DatasetInvalidError(Exception):
     Parameters
     ----------
     errors
-        At least one, in the order of the rows; not more than the limit on errors.
+        At least one, in the order of the rows; not more than the limit on errors. Pointers and messages are cut where
+        names in them are very long, and NUL characters in names become U+FFFD: no database text can hold them.
     """
 
     def __init__(self, errors: Sequence[RowError]) -> None:
         if not errors:
             message = "a refusal needs at least one error"
             raise ValueError(message)
-        self.errors: tuple[RowError, ...] = tuple(errors)
+        self.errors: tuple[RowError, ...] = tuple(map(_presentable, errors))
         first = self.errors[0]
         place = f"row {first.row}" if first.row is not None else "file"
         super().__init__(f"{place}: {first.reason} ({len(self.errors)} errors)")
+
+
+def _presentable(error: RowError) -> RowError:
+    field = None if error.field is None else _cut(error.field, _FIELD_CHARACTERS_MAX)
+    return replace(error, field=field, message=_cut(error.message, _MESSAGE_CHARACTERS_MAX))
+
+
+def _cut(text: str, characters_max: int) -> str:
+    text = text.replace("\x00", "\ufffd")
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
 class ErrorCollector:

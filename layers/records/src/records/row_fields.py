@@ -272,6 +272,19 @@ class RowFields:
             self._plans.clear()
 
 
+def check_mapping(mapping: dict[str, str] | None) -> dict[str, str] | None:
+    """Return a mapping as it is if it makes sense.
+
+    Raises
+    ------
+    MappingInvalidError
+        See `RowFields`.
+    """
+    for field, place in (mapping or {}).items():
+        _read_place(field, place)
+    return mapping
+
+
 def read_id(value: Any, pointer: str) -> str | RowProblem | None:
     """Return the id that a row names: ``None`` when one has to be derived (absent, null or empty).
 
@@ -296,6 +309,9 @@ def _read_place(field: str, place: str) -> tuple[str, ...]:
         raise MappingInvalidError(message)
     if not place:
         message = f"mapping: {field!r} names no place"
+        raise MappingInvalidError(message)
+    if "\x00" in place:
+        message = f"mapping: {field!r} names a place with a NUL character"
         raise MappingInvalidError(message)
     if not place.startswith("/"):
         return (place,)

@@ -1,8 +1,8 @@
 """S3."""
 
 import base64
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -34,6 +34,19 @@ class StoredObject:
     body: BinaryIO
 
 
+class _TranslatedBody:
+    """An object's content, whose errors are those of the port."""
+
+    def __init__(self, body: BinaryIO, translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._body = body
+        self._translated = translated
+
+    def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, all that is left when it is negative."""
+        with self._translated():
+            return self._body.read(size) if size >= 0 else self._body.read()
+
+
 class Objects:
     """Reads and writes the objects of one bucket; the client is made at the first use.
 
@@ -56,7 +69,7 @@ class Objects:
         return boto3.client("s3", config=config)
 
     def open(self, key: str, version_id: str | None = None) -> StoredObject:
-        """Begin to read an object.
+        """Begin to read an object; reading its body raises `StorageUnavailableError` when S3 stops in the middle.
 
         Raises
         ------
@@ -70,7 +83,8 @@ class Objects:
                 answer = self._client.get_object(Bucket=self.bucket, Key=key)
             else:
                 answer = self._client.get_object(Bucket=self.bucket, Key=key, VersionId=version_id)
-        return StoredObject(answer["ContentLength"], cast("BinaryIO", answer["Body"]))
+        body = _TranslatedBody(cast("BinaryIO", answer["Body"]), self._translated)
+        return StoredObject(answer["ContentLength"], cast("BinaryIO", body))
 
     def read(self, key: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return an object's bytes, or those of the range [start, end).

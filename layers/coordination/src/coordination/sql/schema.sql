@@ -135,7 +135,7 @@ CREATE TABLE coordination.leases (
 -- The outbox and the due index of all asynchronous work. Holds no payload.
 CREATE TABLE coordination.wake_ups (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    queue text NOT NULL CHECK (queue IN ('conversion', 'evaluation', 'delivery')),  -- which function is woken
+    queue text NOT NULL CHECK (queue IN ('conversion', 'evaluation', 'delivery', 'pull')),  -- which function is woken
     project text NOT NULL,
     kind text NOT NULL,  -- what ref_id names: import, run, shard
     ref_id text NOT NULL,  -- the row that holds the work
@@ -145,6 +145,8 @@ CREATE TABLE coordination.wake_ups (
     UNIQUE (project, kind, ref_id)
 );
 CREATE INDEX wake_ups_by_due ON coordination.wake_ups (due_at, id);
+-- The pulse of sources looks at nothing else: idle sources cost one look at this index.
+CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kind = 'source_tick';
 
 -- Scopes that hold records, so that the hourly pass finds them without a tenant.
 CREATE TABLE coordination.idempotency_scopes (
@@ -419,8 +421,8 @@ CREATE TABLE evals.runs (
     -- the last four are terminal
     state text NOT NULL DEFAULT 'pending'
         CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'error', 'cancelled')),
-    dataset_name text NOT NULL,  -- pinned at creation
-    dataset_version integer NOT NULL,
+    dataset_name text,  -- pinned at creation; NULL for the run of a source
+    dataset_version integer,
     config jsonb NOT NULL,  -- RunConfig, complete: defaults applied
     config_sha256 text NOT NULL CHECK (config_sha256 ~ '^[0-9a-f]{64}$'),  -- of its canonical JSON
     records_total integer NOT NULL CHECK (records_total > 0),  -- records of the snapshot
@@ -439,13 +441,20 @@ CREATE TABLE evals.runs (
     created_by text NOT NULL,  -- principal
     started_at timestamptz,  -- when it was planned
     finished_at timestamptz,  -- when it reached a terminal state
+    source_id text,  -- the source it was made by; NULL for the run of a dataset
+    window_start timestamptz,  -- of the source's window, inclusive
+    window_end timestamptz,  -- exclusive
     PRIMARY KEY (tenant_id, id),
+    CONSTRAINT runs_origin_check CHECK (
+        num_nonnulls(dataset_name, source_id) = 1 AND (dataset_name IS NULL) = (dataset_version IS NULL)
+        AND num_nonnulls(source_id, window_start, window_end) IN (0, 3)),
     CHECK (records_done <= records_total),
     CHECK (shards_done <= shards_total),
     CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'error', 'cancelled')))
 );
 CREATE INDEX runs_by_age ON evals.runs (tenant_id, created_at DESC, id DESC);
 CREATE INDEX runs_by_state ON evals.runs (tenant_id, state, created_at DESC, id DESC);
+CREATE INDEX runs_by_source ON evals.runs (tenant_id, source_id, created_at DESC, id DESC) WHERE source_id IS NOT NULL;
 
 -- Labels are rows: a GIN index is not used under row-level security.
 CREATE TABLE evals.run_labels (
@@ -466,6 +475,8 @@ CREATE TABLE evals.run_snapshots (
     path text NOT NULL,  -- key of the object in the bucket
     records integer NOT NULL CHECK (records > 0),  -- count
     bytes bigint NOT NULL CHECK (bytes > 0),  -- size of the object
+    redactions jsonb NOT NULL DEFAULT '{}',  -- replacements by kind, for the snapshot of a source
+    excluded_trace_ids text[] NOT NULL DEFAULT '{}',  -- traces that were passed over by request
     PRIMARY KEY (tenant_id, run_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES evals.runs (tenant_id, id)
 );
@@ -698,6 +709,7 @@ CREATE TABLE packs.upload_reservations (
     completed_at timestamptz,  -- when it left the state open
     dataset_name text,  -- what it became
     dataset_version integer,  -- what it became
+    refusal jsonb,  -- why it was refused: {code, detail, errors}; answered again when it is finalized again
     PRIMARY KEY (tenant_id, id),
     CHECK ((state = 'finalized') = (dataset_version IS NOT NULL)),
     CHECK ((state = 'open') = (completed_at IS NULL))
@@ -825,3 +837,155 @@ CREATE POLICY tenant ON packs.pack_storage_outbox
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON evals.webhooks, evals.webhook_deliveries, packs.pack_storage_events,
     packs.pack_storage_outbox TO evalward_app;
+
+-- ==================== sources: schedules, ticks, windows ===========================================================
+
+-- When a source ticks. One row a source; a retired one stays. Custody.
+CREATE TABLE scheduler.schedules (
+    tenant_id text NOT NULL,
+    id text NOT NULL CHECK (id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
+    cron text NOT NULL CHECK (length(cron) <= 200),  -- as it was written
+    cron_sets jsonb NOT NULL,  -- CronSets: what it means, whatever a library thinks today
+    grammar_version integer NOT NULL CHECK (grammar_version >= 1),  -- of the grammar that read it
+    cursor_at timestamptz NOT NULL DEFAULT clock_timestamp(),  -- ticks up to here are decided
+    paused boolean NOT NULL DEFAULT false,
+    retired_at timestamptz,  -- NULL while in use
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant_id, id)
+);
+
+-- One tick that was worked on. Operational: swept when it has ended.
+CREATE TABLE scheduler.runs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    schedule_id text NOT NULL,
+    tick_at timestamptz NOT NULL,
+    window_start timestamptz NOT NULL,
+    window_end timestamptz NOT NULL,
+    state text NOT NULL DEFAULT 'planning'
+        CHECK (state IN ('planning', 'queued', 'running', 'completed', 'error', 'cancelled')),
+    evaluation_id uuid,  -- the run of evals.runs that was made of it
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, schedule_id) REFERENCES scheduler.schedules (tenant_id, id),
+    CHECK (window_start < window_end)
+);
+CREATE INDEX runs_by_schedule ON scheduler.runs (tenant_id, schedule_id, created_at DESC, id DESC);
+CREATE UNIQUE INDEX runs_in_planning ON scheduler.runs (tenant_id, schedule_id, tick_at) WHERE state = 'planning';
+CREATE UNIQUE INDEX runs_by_evaluation ON scheduler.runs (tenant_id, evaluation_id) WHERE evaluation_id IS NOT NULL;
+
+-- The assembly of one window's traces into a snapshot; its id is that of its tick. Operational: swept when it has ended.
+CREATE TABLE scheduler.graph_jobs (
+    tenant_id text NOT NULL,
+    id uuid NOT NULL,
+    schedule_id text NOT NULL,
+    state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'completed', 'failed', 'canceled')),
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    traces integer,  -- count; NULL until read
+    snapshot_bytes bigint,  -- size after redaction; NULL for an empty window
+    error text,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant_id, id)
+);
+
+-- What a source pulls, and how its pulls went. Its schedule is the row of scheduler.schedules with its id.
+CREATE TABLE evals.sources (
+    tenant_id text NOT NULL,
+    id text NOT NULL,
+    config jsonb NOT NULL,  -- SourceConfig, complete
+    config_sha256 text NOT NULL CHECK (config_sha256 ~ '^[0-9a-f]{64}$'),  -- part of the name of its runs
+    last_evaluation_id uuid,  -- the run to wait for before another one starts
+    last_attempt_at timestamptz,  -- when it was last at work
+    missed_deadline bigint NOT NULL DEFAULT 0 CHECK (missed_deadline >= 0),  -- ticks whose time ran out
+    missed_overlap bigint NOT NULL DEFAULT 0 CHECK (missed_overlap >= 0),  -- … while the last run was open
+    failed_attempts bigint NOT NULL DEFAULT 0 CHECK (failed_attempts >= 0),
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, id) REFERENCES scheduler.schedules (tenant_id, id)
+);
+
+-- The ledger: what became of each tick. A gap too long for a row a tick is one row that counts them.
+CREATE TABLE evals.source_windows (
+    tenant_id text NOT NULL,
+    source_id text NOT NULL,
+    tick_at timestamptz NOT NULL,
+    window_start timestamptz NOT NULL,
+    window_end timestamptz NOT NULL,
+    ticks bigint NOT NULL DEFAULT 1 CHECK (ticks >= 1),  -- more than 1: a gap, from its first window to its last
+    state text NOT NULL CHECK (
+        state IN ('requested', 'working', 'done', 'empty', 'missed_deadline', 'missed_overlap', 'skipped')),
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    traces integer,
+    error_code text,
+    error text,
+    trace_id text,  -- where the last attempt failed
+    evaluation_id uuid,
+    exclude_trace_ids text[] NOT NULL DEFAULT '{}',
+    requested_by text,  -- principal that ran it by hand
+    next_attempt_at timestamptz,  -- not to be tried again before
+    deadline_at timestamptz,  -- of a window that is run by hand: not to be tried after
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (tenant_id, source_id, tick_at),
+    FOREIGN KEY (tenant_id, source_id) REFERENCES evals.sources (tenant_id, id),
+    CHECK (window_start < window_end)
+);
+CREATE INDEX source_windows_by_start ON evals.source_windows (tenant_id, source_id, window_start, tick_at DESC);
+CREATE INDEX source_windows_open ON evals.source_windows (tenant_id, source_id, tick_at)
+    WHERE state IN ('requested', 'working');
+
+-- A tick follows the run that was made of it, however that one begins, ends or is resumed.
+CREATE FUNCTION scheduler.move_tick_with_run()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    UPDATE scheduler.runs t
+    SET state = CASE NEW.state WHEN 'pending' THEN 'queued' WHEN 'succeeded' THEN 'completed' WHEN 'failed' THEN 'completed'
+                               ELSE NEW.state END,
+        finished_at = NEW.finished_at
+    WHERE t.tenant_id = NEW.tenant_id AND t.evaluation_id = NEW.id;
+    RETURN NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler.move_tick_with_run() FROM PUBLIC;
+CREATE TRIGGER move_tick_with_run AFTER UPDATE OF state ON evals.runs
+    FOR EACH ROW WHEN (NEW.source_id IS NOT NULL AND NEW.state IS DISTINCT FROM OLD.state)
+    EXECUTE FUNCTION scheduler.move_tick_with_run();
+
+ALTER TABLE scheduler.schedules ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.schedules FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.schedules
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE scheduler.runs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.runs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.runs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE scheduler.graph_jobs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE scheduler.graph_jobs FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON scheduler.graph_jobs
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.sources ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.sources FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.sources
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+ALTER TABLE evals.source_windows ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.source_windows FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.source_windows
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON scheduler.schedules, scheduler.runs, scheduler.graph_jobs, evals.sources,
+    evals.source_windows TO evalward_app;

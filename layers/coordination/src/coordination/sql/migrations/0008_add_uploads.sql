@@ -18,6 +18,7 @@ CREATE TABLE packs.upload_reservations (
     completed_at timestamptz,
     dataset_name text,
     dataset_version integer,
+    refusal jsonb,
     PRIMARY KEY (tenant_id, id),
     CHECK ((state = 'finalized') = (dataset_version IS NOT NULL)),
     CHECK ((state = 'open') = (completed_at IS NULL))

@@ -71,7 +71,7 @@ SET generation = o.generation + 1, is_removing = true, updated_at = clock_timest
 RETURNING generation;
 
 -- name: end_removal
--- The objects of a content are gone. Lock: the row.
+-- The objects of a content are gone. Lock: the row; the caller holds the lease of the removal.
 UPDATE packs.object_removals
 SET is_removing = false, updated_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND sha256 = %(sha256)s::text;

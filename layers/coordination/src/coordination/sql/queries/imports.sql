@@ -30,7 +30,16 @@ LIMIT %(limit)s::integer;
 UPDATE scheduler.jobs
 SET state = 'running', attempts = attempts + 1, started_at = coalesce(started_at, clock_timestamp())
 WHERE tenant_id = %(tenant)s::text AND kind = 'dataset_import' AND id = %(id)s::uuid AND state IN ('queued', 'running')
-RETURNING attempts, payload, created_by;
+RETURNING attempts, payload, created_by, dedupe_key;
+
+-- name: find_newer_import
+-- A finished import of a later write to the same object. dedupe_key: of this import; place: its beginning, which names
+-- the object. No lock.
+SELECT id FROM scheduler.jobs
+WHERE tenant_id = %(tenant)s::text AND kind = 'dataset_import' AND state = 'succeeded'
+  AND starts_with(dedupe_key, %(place)s::text)
+  AND dedupe_key COLLATE "C" > %(dedupe_key)s::text COLLATE "C"
+LIMIT 1;
 
 -- name: succeed_import
 -- End an import with the dataset it made. result: Dataset. Lock: its row.

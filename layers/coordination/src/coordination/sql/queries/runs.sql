@@ -195,22 +195,21 @@ GROUP BY r.evaluator, bin;
 -- The worst results of each evaluator: errors, then what failed, then the worst scores of what neither passes nor fails.
 -- evaluators, signs, bests: in the same order; sign 1 where higher scores are better, -1 where lower ones are, 0 where
 -- neither is; best: a score that cannot be beaten and so is none of the worst, or NULL. limit: results of each evaluator.
--- Reads all results of the run. No lock.
-SELECT w.evaluator, w.record, w.trial, w.status, w.score, w.passed, w.error
-FROM (
-    SELECT r.evaluator, r.record, r.record_no, r.trial, r.status, r.score, r.passed, r.error,
-           row_number() OVER (
-               PARTITION BY r.evaluator
-               ORDER BY r.status = 'error' DESC, r.score * e.sign, r.record_no, r.trial) AS place
+-- Reads all results of the run once an evaluator, keeping the worst in memory: one sort of all results spills to disk and
+-- takes twice as long for three evaluators. No lock.
+SELECT e.evaluator, w.record, w.trial, w.status, w.score, w.passed, w.error
+FROM unnest(%(evaluators)s::text[], %(signs)s::integer[], %(bests)s::double precision[])
+     WITH ORDINALITY AS e (evaluator, sign, best, place)
+CROSS JOIN LATERAL (
+    SELECT r.record, r.record_no, r.trial, r.status, r.score, r.passed, r.error
     FROM evals.run_results r
-    JOIN unnest(%(evaluators)s::text[], %(signs)s::integer[], %(bests)s::double precision[])
-         AS e (evaluator, sign, best) ON e.evaluator = r.evaluator
-    WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid
+    WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid AND r.evaluator = e.evaluator
       AND (r.status = 'error' OR NOT r.passed
            OR (r.status = 'scored' AND r.passed IS NULL AND e.sign <> 0 AND r.score IS DISTINCT FROM e.best))
+    ORDER BY r.status = 'error' DESC, r.score * e.sign, r.record_no, r.trial
+    LIMIT %(limit)s::integer
 ) AS w
-WHERE w.place <= %(limit)s::integer
-ORDER BY w.evaluator, w.place;
+ORDER BY e.place, w.status = 'error' DESC, w.score * e.sign, w.record_no, w.trial;
 
 -- name: finish_run
 -- running -> succeeded or failed with its report. finished_at: as in the report. Lock: its row.
@@ -399,6 +398,10 @@ WHERE w.project = %(tenant)s::text AND w.kind = 'webhook' AND w.ref_id = gone.id
 -- name: delete_run_labels
 -- Delete the labels of a run. Lock: the rows; the caller holds the run's.
 DELETE FROM evals.run_labels WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: find_run_content
+-- The content of a run's snapshot. No lock.
+SELECT sha256 FROM evals.run_snapshots WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
 
 -- name: delete_run_snapshot
 -- Let go of the records that a run evaluated. Lock: the row; the caller holds the run's.

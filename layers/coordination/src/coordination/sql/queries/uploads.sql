@@ -10,16 +10,16 @@ RETURNING id, state, name, format, bytes, sha256, created_at, expires_at;
 -- name: find_reservation
 -- One reservation. No lock.
 SELECT id, state, name, format, bytes, sha256, mapping, nul, created_at, created_by, expires_at, dataset_name,
-       dataset_version
+       dataset_version, refusal
 FROM packs.upload_reservations
 WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid;
 
 -- name: end_reservation
--- open -> finalized (with its dataset), refused or released (dataset NULL); no row comes back when it was ended
--- already. Lock: its row.
+-- open -> finalized (with its dataset), refused (with the reason: ImportFailure) or released; what does not apply is
+-- NULL. No row comes back when it was ended already. Lock: its row.
 UPDATE packs.upload_reservations
 SET state = %(state)s::text, completed_at = clock_timestamp(), dataset_name = %(dataset_name)s::text,
-    dataset_version = %(dataset_version)s::integer
+    dataset_version = %(dataset_version)s::integer, refusal = %(refusal)s::jsonb
 WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'open'
 RETURNING id;
 
