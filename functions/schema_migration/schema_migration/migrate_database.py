@@ -32,6 +32,8 @@ def migrate_database(settings: MigrationSettings) -> dict[str, Any]:
     ------
     psycopg.Error
         The server refused a step.
+    RoleTooStrongError
+        A role that was there before could pass row-level security.
     coordination.migrations.MigrationChangedError
         An applied migration was changed.
     """
@@ -72,6 +74,10 @@ def _connect(secret: dict[str, Any]) -> Connection[DictRow]:
     )
 
 
+class RoleTooStrongError(Exception):
+    """A role that was there before may pass row-level security, or make itself able to."""
+
+
 def _ensure_role(connection: Connection[DictRow], name: str, password: str) -> None:
     exists = connection.execute(_QUERIES["find_role"], {"name": name}).fetchone()
     statement = "ALTER ROLE {} {}" if exists else "CREATE ROLE {} {}"
@@ -82,6 +88,13 @@ def _ensure_role(connection: Connection[DictRow], name: str, password: str) -> N
         else "LOGIN PASSWORD {}"
     ).format(sql.Literal(password))
     connection.execute(sql.SQL(statement).format(sql.Identifier(name), attributes))
+    # A managed server's master user may not take these attributes away, so what is too strong is refused, not mended.
+    role = connection.execute(_QUERIES["find_role"], {"name": name}).fetchone()
+    if role is None or role["rolsuper"] or role["rolbypassrls"] or role["rolcreaterole"]:
+        raise RoleTooStrongError(
+            f"role {name} is SUPERUSER, BYPASSRLS or CREATEROLE: take that away "
+            f"(ALTER ROLE {name} NOSUPERUSER NOBYPASSRLS NOCREATEROLE) and deploy again"
+        )
 
 
 def _ensure_first_key(connection: Connection[DictRow], secrets: Secrets, secret_id: str) -> bool:

@@ -1,6 +1,6 @@
 -- name: find_role
--- Whether a role exists. name: of the role. No lock.
-SELECT 1 AS found FROM pg_catalog.pg_roles WHERE rolname = %(name)s::text;
+-- A role and what it may; no row when there is none. name: of the role. No lock.
+SELECT rolsuper, rolbypassrls, rolcreaterole FROM pg_catalog.pg_roles WHERE rolname = %(name)s::text;
 
 -- name: find_installation_key
 -- Whether any key has a grant on the whole installation. No lock.
