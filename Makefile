@@ -61,3 +61,4 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/ruff check .
 	@.venv/bin/basedpyright
 	@.venv/bin/lint-imports
+	@.venv/bin/squawk layers/coordination/src/coordination/sql/migrations/*.sql
