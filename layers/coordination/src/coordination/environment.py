@@ -70,6 +70,7 @@ def make_environment(settings: Settings, queues: QueuePort, objects: Objects, se
         "conversion": settings.queues.conversion_url,
         "evaluation": settings.queues.evaluation_url,
         "delivery": settings.queues.delivery_url,
+        "pull": settings.queues.pull_url,
     }
     outbox = Outbox(queues, urls, give_back)
     database = Database(load_conninfo, settings.transactions, outbox.send)

@@ -29,6 +29,7 @@ class QueueSettings(Section):
     conversion_url: str = Field(default="", description="URL of the queue that dataset_conversion reads")
     evaluation_url: str = Field(default="", description="URL of the queue that run_evaluation reads")
     delivery_url: str = Field(default="", description="URL of the queue that delivery reads")
+    pull_url: str = Field(default="", description="URL of the queue that scheduled_pull reads")
 
 
 class IdempotencySettings(Section):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import orjson
 
-type QueueName = Literal["conversion", "evaluation", "delivery"]
+type QueueName = Literal["conversion", "evaluation", "delivery", "pull"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class WakeUp:
     queue
         Which function's queue.
     kind
-        What kind of work `ref_id` names: `import`, `run`, `shard`, `finish`, `webhook`, `storage_event`.
+        What kind of work `ref_id` names: `import`, `run`, `shard`, `finish`, `webhook`, `storage_event`, `source_tick`.
     project
         Project id.
     ref_id

@@ -1,7 +1,7 @@
 """When a schedule ticks: next, previous, how many in between.
 
-croniter computes next and previous from the normalized expression. How many ticks lie in a gap is computed from the sets
-month by month, so that a gap of years costs no more than one of a day.
+croniter computes next and previous from the normalized expression. How many ticks lie in a gap is computed from the
+sets, month by month, so that a gap of years costs no more than one of a day.
 """
 
 from bisect import bisect_right

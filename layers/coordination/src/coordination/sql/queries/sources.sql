@@ -1,0 +1,339 @@
+-- name: insert_schedule
+-- When a source ticks; its cursor is now, so that no tick before it counts. No row comes back when the id is taken, by a
+-- retired source too. cron_sets: CronSets. No lock.
+INSERT INTO scheduler.schedules (tenant_id, id, cron, cron_sets, grammar_version, paused, created_by)
+VALUES (%(tenant)s::text, %(id)s::text, %(cron)s::text, %(cron_sets)s::jsonb, %(grammar_version)s::integer,
+        %(paused)s::boolean, %(created_by)s::text)
+ON CONFLICT (tenant_id, id) DO NOTHING
+RETURNING cursor_at;
+
+-- name: insert_source
+-- What a source pulls. config: SourceConfig; config_sha256: 64 hex digits. No lock.
+INSERT INTO evals.sources (tenant_id, id, config, config_sha256)
+VALUES (%(tenant)s::text, %(id)s::text, %(config)s::jsonb, %(config_sha256)s::text);
+
+-- name: find_source
+-- One source that is not retired, with its schedule. No lock.
+SELECT d.tenant_id, d.id, d.cron, d.cron_sets, d.grammar_version, d.cursor_at, d.paused, d.created_at, d.created_by,
+       d.updated_at, s.config, s.last_evaluation_id, s.last_attempt_at, s.missed_deadline, s.missed_overlap,
+       s.failed_attempts, clock_timestamp() AS now
+FROM scheduler.schedules d
+JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
+WHERE d.tenant_id = %(tenant)s::text AND d.id = %(id)s::text AND d.retired_at IS NULL;
+
+-- name: list_sources
+-- Sources that are not retired, by id. after: the last id of the page before, or NULL. No lock.
+SELECT d.tenant_id, d.id, d.cron, d.cron_sets, d.grammar_version, d.cursor_at, d.paused, d.created_at, d.created_by,
+       d.updated_at, s.config, s.last_evaluation_id, s.last_attempt_at, s.missed_deadline, s.missed_overlap,
+       s.failed_attempts, clock_timestamp() AS now
+FROM scheduler.schedules d
+JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
+WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL AND (%(after)s::text IS NULL OR d.id > %(after)s::text)
+ORDER BY d.id
+LIMIT %(limit)s::integer;
+
+-- name: lock_schedule
+-- Keep changes of one source apart, and pulls from starting meanwhile. Lock: its schedule's row, until the transaction
+-- ends.
+SELECT d.paused, d.cursor_at, d.cron, d.cron_sets, d.grammar_version, clock_timestamp() AS now
+FROM scheduler.schedules d
+WHERE d.tenant_id = %(tenant)s::text AND d.id = %(id)s::text AND d.retired_at IS NULL
+FOR UPDATE;
+
+-- name: update_schedule
+-- Write a schedule. is_restarted: its cursor becomes now, so that no tick in the past is worked on. Lock: its row, which
+-- the caller holds.
+UPDATE scheduler.schedules
+SET cron = %(cron)s::text, cron_sets = %(cron_sets)s::jsonb, grammar_version = %(grammar_version)s::integer,
+    paused = %(paused)s::boolean, updated_at = clock_timestamp(),
+    cursor_at = CASE WHEN %(is_restarted)s::boolean THEN clock_timestamp() ELSE cursor_at END
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text AND retired_at IS NULL
+RETURNING cursor_at;
+
+-- name: update_source
+-- Write what a source pulls. Lock: its row; the caller holds the schedule's.
+UPDATE evals.sources
+SET config = %(config)s::jsonb, config_sha256 = %(config_sha256)s::text
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: retire_schedule
+-- Take a source out of use; its rows stay. No row comes back when it is retired or unknown. Lock: its row.
+UPDATE scheduler.schedules
+SET retired_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text AND retired_at IS NULL
+RETURNING id;
+
+-- name: schedule_source
+-- Make a source wake up at an instant, whatever was planned before. due_at: instant. Lock: the wake-up's row.
+INSERT INTO coordination.wake_ups AS w (queue, project, kind, ref_id, due_at)
+VALUES ('pull', %(project)s::text, %(kind)s::text, %(ref_id)s::text, %(due_at)s::timestamptz)
+ON CONFLICT (project, kind, ref_id) DO UPDATE SET due_at = excluded.due_at, sent_at = NULL;
+
+-- name: claim_due_sources
+-- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
+-- ago and taken up by nobody. Nothing comes back to a pulse that is not the leader any more (lease_*). One indexed query
+-- whatever the number of sources. Lock: the wake-ups' rows, skipping those that another pulse holds.
+WITH due AS MATERIALIZED (
+    SELECT w.id
+    FROM coordination.wake_ups w
+    LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
+    WHERE w.kind = 'source_tick' AND w.due_at <= clock_timestamp()
+      AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+      AND (w.sent_at IS NULL
+           OR l.expires_at > w.sent_at
+           OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
+      AND EXISTS (SELECT 1 FROM coordination.leases leader
+                  WHERE leader.name = %(lease_name)s::text AND leader.owner = %(lease_owner)s::uuid
+                    AND leader.epoch = %(lease_epoch)s::bigint AND leader.expires_at > clock_timestamp())
+    ORDER BY w.due_at, w.id
+    LIMIT %(batch_size)s::integer
+    FOR UPDATE OF w SKIP LOCKED
+)
+UPDATE coordination.wake_ups w
+SET sent_at = clock_timestamp(), attempts = w.attempts + 1
+FROM due
+WHERE w.id = due.id
+RETURNING w.queue, w.kind, w.project, w.ref_id;
+
+-- name: read_source_to_pull
+-- A source with all that decides its next tick; no row when it is retired or unknown. now: the one clock reading of this
+-- decision. last_*: of its latest run, NULL when there is none or it was deleted. Lock: its schedule's row.
+SELECT d.cursor_at, d.paused, d.cron_sets, s.config, s.config_sha256, r.created_at AS last_created_at,
+       r.finished_at AS last_finished_at, clock_timestamp() AS now
+FROM scheduler.schedules d
+JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
+LEFT JOIN evals.runs r ON r.tenant_id = s.tenant_id AND r.id = s.last_evaluation_id
+WHERE d.tenant_id = %(tenant)s::text AND d.id = %(id)s::text AND d.retired_at IS NULL
+FOR UPDATE OF d;
+
+-- name: find_requested_window
+-- The window that was asked for first and waits to be run by hand. No lock.
+SELECT tick_at, window_start, window_end, attempts, exclude_trace_ids, next_attempt_at, deadline_at, evaluation_id
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state = 'requested'
+ORDER BY updated_at, tick_at
+LIMIT 1;
+
+-- name: find_window_of_tick
+-- The ledger's entry of one tick. No lock.
+SELECT state, attempts, next_attempt_at
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz;
+
+-- name: find_window_by_start
+-- The latest entry of a single window that begins at an instant. No lock.
+SELECT tick_at, window_start, window_end, ticks, state, attempts, traces, error_code, error, trace_id, evaluation_id,
+       exclude_trace_ids, requested_by, next_attempt_at, updated_at
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND window_start = %(start)s::timestamptz AND ticks = 1
+ORDER BY tick_at DESC
+LIMIT 1;
+
+-- name: is_tick_in_gap
+-- Whether a missed tick lies in a gap that is one entry of the ledger. No lock.
+SELECT true AS is_missed
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND ticks > 1 AND tick_at >= %(tick_at)s::timestamptz
+  AND window_start <= %(start)s::timestamptz
+LIMIT 1;
+
+-- name: list_windows
+-- The ledger, newest tick first. state: or NULL for all; after: the last tick of the page before, or NULL. No lock.
+SELECT tick_at, window_start, window_end, ticks, state, attempts, traces, error_code, error, trace_id, evaluation_id,
+       exclude_trace_ids, requested_by, next_attempt_at, updated_at
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text
+  AND (%(state)s::text IS NULL OR state = %(state)s::text)
+  AND (%(after)s::timestamptz IS NULL OR tick_at < %(after)s::timestamptz)
+ORDER BY tick_at DESC
+LIMIT %(limit)s::integer;
+
+-- name: insert_missed_windows
+-- Note missed ticks; a window that was being worked on keeps its reason and its trace. Arrays in the same order; ticks:
+-- more than 1 for a gap. state: missed_deadline or missed_overlap. Lock: the rows that are there.
+INSERT INTO evals.source_windows AS w (tenant_id, source_id, tick_at, window_start, window_end, ticks, state)
+SELECT %(tenant)s::text, %(id)s::text, m.tick_at, m.window_start, m.window_end, m.ticks, %(state)s::text
+FROM unnest(%(tick_ats)s::timestamptz[], %(window_starts)s::timestamptz[], %(window_ends)s::timestamptz[],
+            %(ticks)s::bigint[]) AS m (tick_at, window_start, window_end, ticks)
+ON CONFLICT (tenant_id, source_id, tick_at) DO UPDATE
+SET state = CASE WHEN w.state = 'working' THEN excluded.state ELSE w.state END, next_attempt_at = NULL,
+    updated_at = clock_timestamp();
+
+-- name: count_missed
+-- Add missed ticks to a source. Lock: its row.
+UPDATE evals.sources
+SET missed_deadline = missed_deadline + %(deadline)s::bigint, missed_overlap = missed_overlap + %(overlap)s::bigint
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: move_cursor
+-- Decide ticks up to one by compare-and-set; no row comes back when the cursor is another one, or the source was paused or
+-- retired meanwhile. Lock: the schedule's row.
+UPDATE scheduler.schedules
+SET cursor_at = %(cursor_at)s::timestamptz
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text AND cursor_at = %(expected)s::timestamptz
+  AND NOT paused AND retired_at IS NULL
+RETURNING id;
+
+-- name: fail_open_ticks
+-- End the ticks of a source that were being planned and will not be any more. until: their last tick; state: error or
+-- cancelled. Lock: their rows.
+UPDATE scheduler.runs
+SET state = %(state)s::text, finished_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND schedule_id = %(id)s::text AND state = 'planning'
+  AND tick_at <= %(until)s::timestamptz
+RETURNING id;
+
+-- name: end_graph_jobs
+-- End the assembly of ticks that are given up. state: failed or canceled. Lock: their rows.
+UPDATE scheduler.graph_jobs
+SET state = %(state)s::text, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = ANY(%(ids)s::uuid[]) AND state IN ('queued', 'running');
+
+-- name: begin_tick
+-- The row of a tick that is being planned, made at its first attempt. Lock: its row.
+INSERT INTO scheduler.runs AS t (tenant_id, schedule_id, tick_at, window_start, window_end)
+VALUES (%(tenant)s::text, %(id)s::text, %(tick_at)s::timestamptz, %(window_start)s::timestamptz,
+        %(window_end)s::timestamptz)
+ON CONFLICT (tenant_id, schedule_id, tick_at) WHERE state = 'planning' DO UPDATE SET state = t.state
+RETURNING t.id;
+
+-- name: begin_graph_job
+-- Begin an attempt at assembling a window. Lock: its row.
+INSERT INTO scheduler.graph_jobs AS g (tenant_id, id, schedule_id, state, attempts)
+VALUES (%(tenant)s::text, %(tick_id)s::uuid, %(id)s::text, 'running', 1)
+ON CONFLICT (tenant_id, id) DO UPDATE
+SET state = 'running', attempts = g.attempts + 1, updated_at = clock_timestamp();
+
+-- name: begin_window
+-- Note an attempt at a window. A window that is run by hand stays requested. retry_seconds: when it is tried again should
+-- this attempt fail, or its worker die. Lock: its row.
+INSERT INTO evals.source_windows AS w (
+    tenant_id, source_id, tick_at, window_start, window_end, state, attempts, next_attempt_at)
+VALUES (%(tenant)s::text, %(id)s::text, %(tick_at)s::timestamptz, %(window_start)s::timestamptz,
+        %(window_end)s::timestamptz, 'working', 1,
+        clock_timestamp() + make_interval(secs => %(retry_seconds)s::integer))
+ON CONFLICT (tenant_id, source_id, tick_at) DO UPDATE
+SET attempts = w.attempts + 1, updated_at = clock_timestamp(), next_attempt_at = excluded.next_attempt_at,
+    state = CASE WHEN w.state = 'requested' THEN w.state ELSE 'working' END,
+    window_start = excluded.window_start, window_end = excluded.window_end;
+
+-- name: begin_attempt
+-- Note when a source was last at work. Lock: its row.
+UPDATE evals.sources SET last_attempt_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: fail_window
+-- Note why an attempt failed. trace_id: the trace it failed at, or NULL. Lock: its row.
+UPDATE evals.source_windows
+SET error_code = %(error_code)s::text, error = %(error)s::text, trace_id = %(trace_id)s::text,
+    updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz
+RETURNING next_attempt_at;
+
+-- name: count_failed_attempt
+-- Add a failed attempt to a source. Lock: its row.
+UPDATE evals.sources SET failed_attempts = failed_attempts + 1
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: fail_graph_job
+-- Note why an assembly failed; it is queued again. Lock: its row.
+UPDATE scheduler.graph_jobs
+SET state = 'queued', error = %(error)s::text, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(tick_id)s::uuid AND state = 'running';
+
+-- name: complete_graph_job
+-- End an assembly. traces: count; snapshot_bytes: size, NULL for an empty window. Lock: its row.
+UPDATE scheduler.graph_jobs
+SET state = 'completed', traces = %(traces)s::integer, snapshot_bytes = %(snapshot_bytes)s::bigint, error = NULL,
+    updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(tick_id)s::uuid;
+
+-- name: complete_window
+-- Note that a window became a run, or that it was empty (evaluation_id NULL; an earlier run of it stays named). Lock: its
+-- row.
+UPDATE evals.source_windows
+SET state = CASE WHEN %(evaluation_id)s::uuid IS NULL THEN 'empty' ELSE 'done' END, traces = %(traces)s::integer,
+    evaluation_id = coalesce(%(evaluation_id)s::uuid, evaluation_id), error_code = NULL, error = NULL, trace_id = NULL,
+    next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz;
+
+-- name: complete_tick
+-- A tick whose window was empty has ended; one that became a run follows it from here on. Lock: its row.
+UPDATE scheduler.runs
+SET state = CASE WHEN %(evaluation_id)s::uuid IS NULL THEN 'completed' ELSE 'queued' END,
+    finished_at = CASE WHEN %(evaluation_id)s::uuid IS NULL THEN clock_timestamp() END,
+    evaluation_id = %(evaluation_id)s::uuid
+WHERE tenant_id = %(tenant)s::text AND id = %(tick_id)s::uuid;
+
+-- name: note_latest_run
+-- Note the run that a source waits for before it starts another. Lock: its row.
+UPDATE evals.sources SET last_evaluation_id = %(evaluation_id)s::uuid
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: insert_source_run
+-- Insert the pending run of a window; no row comes back when it is there already. config: RunConfig; config_sha256: 64 hex
+-- digits. No lock.
+INSERT INTO evals.runs (
+    tenant_id, id, name, source_id, window_start, window_end, config, config_sha256, records_total, created_by)
+VALUES (%(tenant)s::text, %(run_id)s::uuid, %(name)s::text, %(id)s::text, %(window_start)s::timestamptz,
+        %(window_end)s::timestamptz, %(config)s::jsonb, %(config_sha256)s::text, %(records)s::integer,
+        %(created_by)s::text)
+ON CONFLICT (tenant_id, id) DO NOTHING
+RETURNING id;
+
+-- name: insert_source_snapshot
+-- Pin the records of a window. redactions: replacements by kind; excluded: ids of traces that were passed over. No lock.
+INSERT INTO evals.run_snapshots (tenant_id, run_id, sha256, path, records, bytes, redactions, excluded_trace_ids)
+VALUES (%(tenant)s::text, %(run_id)s::uuid, %(sha256)s::text, %(path)s::text, %(records)s::integer, %(bytes)s::bigint,
+        %(redactions)s::jsonb, %(excluded)s::text[]);
+
+-- name: request_window
+-- Ask for a window to be run by hand. deadline_seconds: how long it is tried, > 0. Lock: its row.
+INSERT INTO evals.source_windows AS w (
+    tenant_id, source_id, tick_at, window_start, window_end, state, exclude_trace_ids, requested_by, deadline_at)
+VALUES (%(tenant)s::text, %(id)s::text, %(tick_at)s::timestamptz, %(window_start)s::timestamptz,
+        %(window_end)s::timestamptz, 'requested', %(exclude_trace_ids)s::text[], %(requested_by)s::text,
+        clock_timestamp() + make_interval(secs => %(deadline_seconds)s::integer))
+ON CONFLICT (tenant_id, source_id, tick_at) DO UPDATE
+SET state = 'requested', attempts = 0, exclude_trace_ids = excluded.exclude_trace_ids,
+    requested_by = excluded.requested_by, deadline_at = excluded.deadline_at, next_attempt_at = NULL, error_code = NULL,
+    error = NULL, trace_id = NULL, updated_at = clock_timestamp();
+
+-- name: exclude_traces_of_window
+-- Pass over traces of a window that is being worked on, and try it again at once. Lock: its row.
+UPDATE evals.source_windows
+SET exclude_trace_ids = %(exclude_trace_ids)s::text[], requested_by = %(requested_by)s::text, next_attempt_at = NULL,
+    updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz
+  AND state = 'working';
+
+-- name: end_requested_window
+-- Stop trying a window that was asked for by hand: it is again what it was. Lock: its row.
+UPDATE evals.source_windows
+SET state = CASE WHEN evaluation_id IS NULL THEN 'missed_deadline' ELSE 'done' END, next_attempt_at = NULL,
+    deadline_at = NULL, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz
+  AND state = 'requested';
+
+-- name: skip_windows
+-- Give up windows that are open. until: their last tick, or NULL for all. Lock: their rows.
+UPDATE evals.source_windows
+SET state = 'skipped', next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state IN ('requested', 'working')
+  AND (%(until)s::timestamptz IS NULL OR tick_at <= %(until)s::timestamptz);
+
+-- name: read_excluded_traces
+-- Which traces of a window are passed over. No lock.
+SELECT exclude_trace_ids
+FROM evals.source_windows
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz;
+
+-- name: read_source_summary
+-- The latest tick of a source that is still kept, and how many are. No lock.
+SELECT t.tick_at, t.window_start, t.window_end, t.state, t.evaluation_id, t.created_at, t.finished_at,
+       r.state AS run_state, r.records_total, r.results_scored, r.results_skipped, r.results_errors
+FROM scheduler.runs t
+LEFT JOIN evals.runs r ON r.tenant_id = t.tenant_id AND r.id = t.evaluation_id
+WHERE t.tenant_id = %(tenant)s::text AND t.schedule_id = %(id)s::text
+ORDER BY t.created_at DESC, t.id DESC
+LIMIT 1;
