@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from coordination.clock import format_instant
 from coordination.database import Transaction
 from coordination.environment import Environment
+from coordination.errors import DatabaseUnavailableError
 from coordination.events import emit_run_finished
 from coordination.leases import drop_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
@@ -32,16 +33,18 @@ _SIGNS = {"higher": 1, "lower": -1, None: 0}
 def finish_run(environment: Environment, project: str, run_id: str) -> None:
     """Write the report and end the run as succeeded, or failed when a gate fails: one transaction under a lease.
 
-    A run with open shards, or one that has ended, is left alone.
+    A run with open shards, or one that has ended, is left alone. The worst results are looked for before, in a
+    transaction of their own: nobody writes results any more, and a run too large for that ends without the list.
     """
     wake_up = WakeUp("evaluation", "finish", project, run_id)
     lease = take_lease(environment.database, wake_up.lease_name, _LEASE_SECONDS)
     if lease is None:
         return
     try:
+        worst = _list_worst(environment, project, UUID(run_id))
         with environment.database.transaction(project) as transaction:
             require_lease(transaction, lease)
-            _finish(transaction, UUID(run_id))
+            _finish(transaction, UUID(run_id), worst)
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
             # With the end of the run: whoever sees it ended may delete it at once.
             release_lease(transaction, lease)
@@ -49,14 +52,28 @@ def finish_run(environment: Environment, project: str, run_id: str) -> None:
         drop_lease(environment.database, lease)
 
 
-def _finish(transaction: Transaction, run_id: UUID) -> None:
+def _list_worst(environment: Environment, project: str, run_id: UUID) -> list[dict[str, Any]]:
+    """Return the worst results of each metric; none when the run is not to be finished, or that takes too long."""
+    params: dict[str, Any] = {"tenant": project, "run_id": run_id}
+    try:
+        with environment.database.transaction(project) as transaction:
+            run = transaction.fetch_one(_QUERIES["read_finished_run"], params)
+            if run is None:
+                return []
+            evaluators = RunConfig.model_validate(run["config"]).evaluators
+            return transaction.fetch_all(_QUERIES["list_worst_results"], params | _rank(evaluators))
+    except DatabaseUnavailableError as error:
+        logger.warning("report without its worst results", extra={"run": str(run_id), "detail": error.detail})
+        return []
+
+
+def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]]) -> None:
     params: dict[str, Any] = {"tenant": transaction.tenant, "run_id": run_id}
     run = transaction.fetch_one(_QUERIES["read_finished_run"], params)
     if run is None:
         return
     config = RunConfig.model_validate(run["config"])
     rows = {row["evaluator"]: row for row in transaction.fetch_all(_QUERIES["aggregate_results"], params)}
-    worst = transaction.submit(_QUERIES["list_worst_results"], params | _rank(config.evaluators))
     distributions = _count_by_bin(transaction, params, config.evaluators, rows)
     facts = RunFacts(
         run=str(run_id),
@@ -76,7 +93,7 @@ def _finish(transaction: Transaction, run_id: UUID) -> None:
     aggregates = [
         _aggregate(evaluator, rows[evaluator.id], distributions.get(evaluator.id)) for evaluator in config.evaluators
     ]
-    report = build_report(facts, aggregates, config.gates, worst=_in_order(config.evaluators, worst.fetchall()))
+    report = build_report(facts, aggregates, config.gates, worst=worst)
     state = "succeeded" if report["passed"] else "failed"
     transaction.submit(
         _QUERIES["finish_run"],
@@ -96,11 +113,6 @@ def _rank(evaluators: Sequence[EvaluatorConfig]) -> dict[str, Any]:
         "bests": [entry.maximum if entry.better == "higher" else entry.minimum for entry in entries],
         "limit": _WORST_OF_EACH,
     }
-
-
-def _in_order(evaluators: Sequence[EvaluatorConfig], worst: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    places = {evaluator.id: place for place, evaluator in enumerate(evaluators)}
-    return sorted(worst, key=lambda result: places[result["evaluator"]])
 
 
 def _count_by_bin(

@@ -5,11 +5,16 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
+from coordination.environment import Environment
+from coordination.settings import TransactionSettings
+from psycopg.sql import SQL
+from run_evaluation import finish_run as finishing
 
 if TYPE_CHECKING:
     from integration.conftest import Reply
     from integration.runs.conftest import World
 
+SLOW = SQL("SELECT pg_sleep(30), %(tenant)s::text")
 RUNS = "/v1/projects/demo/runs"
 
 
@@ -117,3 +122,16 @@ def test_run_without_report_is_a_problem_in_every_form(world: World, form: str, 
     assert report(world, run, query=f"format={form}").code == "run_without_report"
     stranger = make_key({"project": "demo", "permissions": ["datasets.read"]})
     assert report(world, run, query=f"format={form}", key=stranger).status == 403
+
+
+def test_run_whose_worst_records_cannot_be_listed_in_time_ends_without_them(
+    world: World, make_environments: Callable[..., Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish_answers(["yes", "no"])
+    run = world.create()
+    monkeypatch.setattr(finishing, "_QUERIES", dict(finishing._QUERIES) | {"list_worst_results": SLOW})
+    world.environment = make_environments(transactions=TransactionSettings(statement_timeout_ms=1_500))
+    world.work_all()
+    assert world.read(run)["state"] == "succeeded"
+    assert report(world, run).json["worst"] == []
+    assert metric_of(world, run, "exact_match")["mean"] == 0.5
