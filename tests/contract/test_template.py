@@ -113,6 +113,7 @@ def test_a_function_gets_its_settings_and_waits_for_the_migration(function_id: s
         "EVALWARD_IDEMPOTENCY__MAX_BYTES",
         "EVALWARD_IDEMPOTENCY__MAX_RECORDS",
         "EVALWARD_QUEUES__CONVERSION_URL",
+        "EVALWARD_QUEUES__DELIVERY_URL",
         "EVALWARD_QUEUES__EVALUATION_URL",
         "EVALWARD_STORAGE__BUCKET",
     } <= set(variables_of(function_id))
@@ -160,6 +161,34 @@ def test_a_queue_has_its_limits_and_a_watched_dead_letter_queue(name: str) -> No
     assert dead_letter_queue["MessageRetentionPeriod"] == FOURTEEN_DAYS
     dimension = {"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{name}DeadLetterQueue", "QueueName"]}}
     assert any(alarm["Dimensions"] == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
+
+
+def test_the_delivery_queue_holds_a_message_longer_than_the_function_works_on_it() -> None:
+    queue, source = properties_of("DeliveryQueue"), properties_of("DeliveryFunctionDelivery")
+    assert queue["VisibilityTimeout"] > properties_of("DeliveryFunction")["Timeout"]
+    assert queue["RedrivePolicy"] == {
+        "deadLetterTargetArn": {"Fn::GetAtt": ["DeliveryDeadLetterQueue", "Arn"]},
+        "maxReceiveCount": 5,
+    }
+    assert properties_of("DeliveryDeadLetterQueue")["MessageRetentionPeriod"] == FOURTEEN_DAYS
+    dimension = {"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeliveryDeadLetterQueue", "QueueName"]}}
+    assert any(alarm["Dimensions"] == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
+    assert source["EventSourceArn"] == {"Fn::GetAtt": ["DeliveryQueue", "Arn"]}
+    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+
+
+def test_only_those_who_sign_read_the_secret_of_webhooks() -> None:
+    readers = {function_id for function_id in FUNCTIONS if "'WebhookSecret'" in str(statements_of(function_id))}
+    assert readers == {"ApiFunction", "DeliveryFunction"}
+
+
+def test_only_delivery_puts_events_and_only_its_own_on_the_default_bus() -> None:
+    for function_id in FUNCTIONS:
+        statements = [one for one in statements_of(function_id) if "events:PutEvents" in as_list(one["Action"])]
+        assert bool(statements) == (function_id == "DeliveryFunction")
+        for statement in statements:
+            assert statement["Resource"]["Fn::Sub"].endswith(":event-bus/default")
+            assert statement["Condition"] == {"StringEquals": {"events:source": "evalward"}}
 
 
 def test_the_pulse_is_found_by_its_event_name_and_fires_every_minute() -> None:

@@ -10,6 +10,7 @@ from coordination.wake_ups import WakeUp
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
+    from integration.conftest import RecordedQueues
 
 QUERIES = load_queries("wake_ups")
 WORK = WakeUp("evaluation", "run", "demo", "7")
@@ -150,3 +151,33 @@ def test_lease_name_of_a_wake_up_is_the_one_the_pulse_looks_for(app: Database) -
         "SELECT %(kind)s::text || ':' || %(project)s::text || ':' || %(ref_id)s::text AS name", WORK.row_key
     )
     assert joined == {"name": WORK.lease_name}
+
+
+def test_punctual_wake_up_counts_as_sent_when_it_is_due(app: Database, database: FreshDatabase) -> None:
+    write(app, WakeUp("delivery", "webhook", "demo", "7", delay_seconds=30, is_punctual=True))
+    (row,) = rows(database)
+    assert (row["is_sent"], row["is_due"]) == (True, False)
+    # The pulse has nothing to add when it is due, and sends it again when nobody has worked on it for long.
+    age(database, "31 s")
+    assert claim(app) == []
+    age(database, "300 s")
+    assert claim(app) == ["7"]
+
+
+def test_statement_that_wakes_several_has_its_messages_sent_after_the_commit(
+    app: Database, queues: RecordedQueues
+) -> None:
+    statement = (
+        "INSERT INTO coordination.wake_ups (queue, project, kind, ref_id, sent_at)"
+        " SELECT 'delivery', 'demo', 'webhook', n::text, clock_timestamp()"
+        " FROM generate_series(1, %(count)s::integer) AS n RETURNING queue, kind, project, ref_id"
+    )
+    with app.transaction("demo") as transaction:
+        transaction.wake_all(statement, {"count": 2})
+        transaction.wake_all(statement, {"count": 0})
+        transaction.wake(WORK)
+        transaction.fetch_one("SELECT 1 AS one")
+        assert queues.sent == []
+    messages = [message for _, message in queues.sent]
+    assert sorted(message["ref_id"] for message in messages) == ["1", "2", "7"]
+    assert claim(app) == []
