@@ -212,7 +212,7 @@ def _worst(worst: Sequence[WorstResult]) -> Html | None:
             _table(columns, rows, f"Worst records of {evaluator}"),
         ]
     note = "At most ten a metric: errors first, then failures, then the worst scores."
-    return _section("Worst records", *tables, note=note)
+    return _section("Worst records", element("div", tables, class_="worst"), note=note)
 
 
 def _outcome(result: WorstResult) -> Html:

@@ -51,6 +51,8 @@ th.number,td.number{text-align:right;font-variant-numeric:tabular-nums;white-spa
 th:last-child,td:last-child{padding-right:0}
 td.wide{min-width:14rem;width:38%;overflow-wrap:anywhere}
 th.wide,td.wide{padding-left:1rem}
+.worst table{table-layout:fixed}
+.worst th:nth-child(1){width:36%}.worst th:nth-child(n+2):not(.wide){width:13%}
 .plot{margin:0}
 svg{display:block;overflow:visible}
 .axis{stroke:var(--line);stroke-width:2}
