@@ -98,7 +98,7 @@ def _ensure_role(connection: Connection[DictRow], name: str, password: str) -> N
 
 
 def _ensure_first_key(connection: Connection[DictRow], secrets: Secrets, secret_id: str) -> bool:
-    """Make the first installation key unless there is one: the secret first, then the row, so a retry starts over."""
+    """Make an owner's key unless there is one: the secret first, then the row, so a retry starts over."""
     with connection.transaction():
         connection.execute(load_queries("migrations")["lock_migrations"])
         if connection.execute(_QUERIES["find_installation_key"]).fetchone():

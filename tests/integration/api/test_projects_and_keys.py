@@ -239,6 +239,16 @@ def test_nobody_makes_a_key_that_is_stronger_than_their_own(
     assert service.post("/v1/keys", {"name": "weak", "grants": [weaker]}, key=key).status == 201
 
 
+def test_nobody_deletes_a_key_that_is_stronger_than_their_own(service: Api, make_key: Callable[..., str]) -> None:
+    key = make_key({"project": "*", "permissions": ["keys.manage"]}, {"project": "demo", "role": "editor"})
+    reply = service.call("DELETE", f"/v1/keys/{service.admin_key[3:19]}", key=key)
+    assert (reply.status, reply.code) == (403, "permission_denied")
+    assert service.get("/v1/whoami").status == 200
+    weaker = make_key({"project": "demo", "role": "runner"})
+    assert service.call("DELETE", f"/v1/keys/{weaker[3:19]}", key=key).status == 204
+    assert service.call("DELETE", f"/v1/keys/{key[3:19]}", key=key).status == 204
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [

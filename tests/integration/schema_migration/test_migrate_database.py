@@ -1,6 +1,7 @@
 """The deploy hook on a real server: repeated, after a crash, and with roles that could pass row-level security."""
 
 from collections.abc import Callable
+from typing import LiteralString
 
 import pytest
 from coordination.access import parse_token
@@ -36,6 +37,26 @@ def test_a_crash_between_secret_and_row_makes_another_key(server: Server, make_d
         rows = connection.execute("SELECT id, secret_sha256, grants FROM coordination.api_keys").fetchall()
     assert [(row["id"], bytes(row["secret_sha256"])) for row in rows] == [(token.key_id, token.secret_sha256)]
     assert rows[0]["grants"] == [{"project": "*", "role": "owner"}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        """grants = '[{"project": "*", "role": "viewer"}]'""",
+        """grants = '[{"project": "*", "permissions": ["keys.manage"]}]'""",
+        "expires_at = clock_timestamp() - interval '1 second'",
+    ],
+)
+def test_an_installation_that_nobody_owns_any_more_gets_a_key(
+    server: Server, make_database: Callable[[str], str], change: LiteralString
+) -> None:
+    name = make_database("template0")
+    server.migrate(name)
+    with server.connect(name, "superuser") as connection:
+        connection.execute(sql.SQL("UPDATE coordination.api_keys SET {}").format(sql.SQL(change)))
+    result, secret = server.migrate(name)
+    assert result["first_key"] is True
+    assert parse_token(secret["key"]) is not None
 
 
 @pytest.mark.parametrize("attribute", ["SUPERUSER", "BYPASSRLS", "CREATEROLE"])

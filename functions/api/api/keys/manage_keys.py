@@ -63,16 +63,25 @@ def list_keys(transaction: Transaction, query: PageQuery) -> Page[Key]:
     return make_page("keys", rows, query.limit, _to_key, lambda row: [row["created_at"].isoformat(), row["id"]])
 
 
-def delete_key(transaction: Transaction, key_id: str) -> None:
+def delete_key(transaction: Transaction, key_id: str, principal: Principal) -> None:
     """Delete a key; it stops working at once.
 
     Raises
     ------
     NotFoundError
         There is none of that id.
+    PermissionDeniedError
+        It may do more than the caller: nobody locks out a key that is stronger than their own.
     """
-    if transaction.fetch_one(_QUERIES["delete_key"], {"id": key_id}) is None:
+    row = transaction.fetch_one(_QUERIES["delete_key"], {"id": key_id})
+    if row is None:
         raise NotFoundError("There is no key of that id.")
+    for grant in _GRANTS.validate_python(row["grants"]):
+        if not principal.may_give(grant):
+            raise PermissionDeniedError(
+                f"Its grant on {grant.project!r} lists permissions that your own key lacks there; "
+                "delete it with a key that has them."
+            )
 
 
 def _to_key(row: dict[str, Any]) -> Key:

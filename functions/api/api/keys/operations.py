@@ -23,7 +23,7 @@ def _list(call: Call, transaction: Transaction) -> Answer:
 
 
 def _delete(call: Call, transaction: Transaction) -> Answer:
-    delete_key(transaction, call.path["key"])
+    delete_key(transaction, call.path["key"], call.principal)
     return Answer(204)
 
 

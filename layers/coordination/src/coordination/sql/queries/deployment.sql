@@ -3,9 +3,10 @@
 SELECT rolsuper, rolbypassrls, rolcreaterole FROM pg_catalog.pg_roles WHERE rolname = %(name)s::text;
 
 -- name: find_installation_key
--- Whether any key has a grant on the whole installation. No lock.
+-- Whether a key that still works owns the installation: with none, nobody could make one. No lock.
 SELECT k.id FROM coordination.api_keys k
-WHERE k.grants @> '[{"project": "*"}]'::jsonb
+WHERE k.grants @> '[{"project": "*", "role": "owner"}]'::jsonb
+  AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
 LIMIT 1;
 
 -- name: insert_first_key

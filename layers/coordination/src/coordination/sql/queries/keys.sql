@@ -16,5 +16,5 @@ ORDER BY created_at DESC, id DESC
 LIMIT %(limit)s::integer;
 
 -- name: delete_key
--- Delete a key. Lock: its row.
-DELETE FROM coordination.api_keys WHERE id = %(id)s::text RETURNING id;
+-- Delete a key and tell what it could do. Lock: its row.
+DELETE FROM coordination.api_keys WHERE id = %(id)s::text RETURNING id, grants;
