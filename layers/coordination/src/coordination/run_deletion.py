@@ -25,7 +25,6 @@ OWNED_ROWS = (
     "delete_run_shards",
     "delete_run_dispatch",
     "delete_run_results",
-    "delete_run_webhook_deliveries",
     "delete_run_labels",
     "delete_run_snapshot",
     "delete_run",

@@ -378,23 +378,6 @@ DELETE FROM scheduler.estate_run_queue WHERE tenant_id = %(tenant)s::text AND id
 -- Delete the results of a run. Lock: the rows; the caller holds the run's.
 DELETE FROM evals.run_results WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
 
--- name: delete_run_webhook_deliveries
--- Delete what webhooks were told of a run, cancel the open jobs of it and take back their wake-ups. Lock: the rows; the
--- caller holds the run's.
-WITH gone AS (
-    DELETE FROM evals.webhook_deliveries
-    WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid
-    RETURNING id
-), canceled AS (
-    UPDATE scheduler.jobs j
-    SET state = 'canceled', completed_at = clock_timestamp()
-    FROM gone
-    WHERE j.tenant_id = %(tenant)s::text AND j.id = gone.id AND j.state IN ('queued', 'running')
-)
-DELETE FROM coordination.wake_ups w
-USING gone
-WHERE w.project = %(tenant)s::text AND w.kind = 'webhook' AND w.ref_id = gone.id::text;
-
 -- name: delete_run_labels
 -- Delete the labels of a run. Lock: the rows; the caller holds the run's.
 DELETE FROM evals.run_labels WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
