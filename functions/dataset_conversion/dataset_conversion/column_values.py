@@ -10,7 +10,7 @@ import re
 import struct
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
 from records.canonical_json import NotCanonicalError, canonical_float
-from records.json_pointer import write_pointer
+from records.json_pointer import read_pointer, write_pointer
 from records.row_errors import Reason
 
 from dataset_conversion.json_text import JsonTextReader
@@ -139,9 +139,10 @@ class _Cast(Converter):
 
 
 class _JsonText(Converter):
-    def __init__(self, text: Converter, reader: JsonTextReader) -> None:
+    def __init__(self, text: Converter, reader: JsonTextReader, depth: int) -> None:
         self._text = text
         self._reader = reader
+        self._depth = depth
 
     @override
     def values(self, array: Array) -> list[Any]:
@@ -149,10 +150,10 @@ class _JsonText(Converter):
         return [None if value is None else self._read(value) for value in values]
 
     def _read(self, text: str) -> Any:
-        reading = self._reader.read(text)
+        reading = self._reader.read(text, self._depth)
         for problem in reading.problems:
             message = f"in a column of JSON texts: {problem.message}"
-            raise ValueProblemError(problem.reason, message)
+            raise ValueProblemError(problem.reason, message, read_pointer(problem.field or ""))
         return reading.value
 
     @override
@@ -312,10 +313,21 @@ class _Map(Converter):
     def values(self, array: Array) -> list[Any]:
         offsets: list[int] = array.offsets.to_pylist()
         start, size = offsets[0], offsets[-1] - offsets[0]
-        keys = self._keys.values(array.keys.slice(start, size))
-        items = self._items.values(array.items.slice(start, size))
+        key_array, item_array = array.keys.slice(start, size), array.items.slice(start, size)
+        keys = self._keys.values(key_array)
+        try:
+            items = self._items.values(item_array)
+        except ValueProblemError as problem:
+            raise self._find_entry(keys, item_array) if len(array) == 1 else problem from None
         pairs = _cut([[key, item] for key, item in zip(keys, items, strict=True)], offsets, array)
         return [self._as_object(entries) for entries in pairs] if self._has_text_keys else pairs
+
+    def _find_entry(self, keys: list[Any], items: Array) -> ValueProblemError:
+        problem = _find_item(self._items, items)
+        position, *rest = problem.path
+        is_object = self._has_text_keys and len(set(keys)) == len(keys)
+        path = (keys[int(position)],) if is_object else (position, 1)
+        return ValueProblemError(problem.reason, problem.message, (*path, *rest))
 
     @staticmethod
     def _as_object(pairs: list[list[Any]] | None) -> Any:
@@ -350,6 +362,41 @@ def _find_item(converter: Converter, items: Array) -> ValueProblemError:
         except ValueProblemError as problem:
             return problem.below(position)
     raise AssertionError("the items of a list were refused together and accepted one by one")
+
+
+def find_invalid_text(array: Array) -> tuple[str | int, ...] | None:
+    """Return where in an array of one value a text is not UTF-8: names and positions from the value down.
+
+    ``None`` when all are: Arrow's own validation of a slice looks at what lies around it, too.
+    """
+    data_type = array.type
+    if pt.is_dictionary(data_type):
+        return find_invalid_text(array.dictionary_decode())
+    if pt.is_struct(data_type):
+        return _find_first((data_type.field(at).name, part) for at, part in enumerate(array.flatten()))
+    if pt.is_map(data_type):
+        start, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        keys, items = array.keys.slice(start, end - start), array.items.slice(start, end - start)
+        # What is wrong with a key is found before the key is known.
+        if find_invalid_text(keys) is not None:
+            return ()
+        return _find_first((key, items.slice(at, 1)) for at, key in enumerate(keys.to_pylist()))
+    if pt.is_nested(data_type):
+        items = array.flatten()
+        return _find_first((at, items.slice(at, 1)) for at in range(len(items)))
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return ()
+    return None
+
+
+def _find_first(parts: Iterable[tuple[str | int, Array]]) -> tuple[str | int, ...] | None:
+    for step, part in parts:
+        path = find_invalid_text(part)
+        if path is not None:
+            return (step, *path)
+    return None
 
 
 def _has_nul(array: Array) -> bool:
@@ -429,9 +476,14 @@ class ConverterFactory:
         What to do with NUL characters in texts.
     json_reader
         Reads texts of Parquet's logical type JSON.
+    depth
+        Nesting that a row may have; its outer object counts 1.
     """
 
-    def __init__(self, leaves: list[Leaf], nul: Literal["refuse", "replace"], json_reader: JsonTextReader) -> None:
+    def __init__(
+        self, leaves: list[Leaf], nul: Literal["refuse", "replace"], json_reader: JsonTextReader, depth: int
+    ) -> None:
+        self._depth = depth
         self._leaves: Iterator[Leaf] = iter(leaves)
         self._json_reader = json_reader
         self.replaced_nuls = 0
@@ -440,18 +492,27 @@ class ConverterFactory:
     def _count_replaced(self, count: int) -> None:
         self.replaced_nuls += count
 
-    def make(self, name: str, data_type: DataType) -> Converter:
+    def make(self, path: tuple[str, ...], data_type: DataType, level: int = 1) -> Converter:
         """Return the converter for the next column.
+
+        Parameters
+        ----------
+        path
+            Name of the column; for a member of a struct below it the names down to it.
+        data_type
+            Of the column or member.
+        level
+            Depth of the object that it is a member of: 1 for the row.
 
         Raises
         ------
         ParquetRefusedError
-            ``unsupported_type``: JSON has nothing for it.
+            ``unsupported_type``: JSON has nothing for it; ``depth``: it is nested too deep.
         """
-        if "\x00" in name:
+        if "\x00" in path[-1]:
             message = "the name of a column has a NUL character, which databases cannot store: rename it"
-            raise ParquetRefusedError("nul", message, write_pointer([name]))
-        return self._make(data_type, name)
+            raise ParquetRefusedError("nul", message, write_pointer(path))
+        return self._make(data_type, path, level)
 
     def check_exhausted(self) -> None:
         """Check that every column of the footer got its converter.
@@ -464,34 +525,47 @@ class ConverterFactory:
         if next(self._leaves, None) is not None:
             raise corrupt("its two schemas disagree")
 
-    def _make(self, data_type: DataType, column: str) -> Converter:
+    def _make(self, data_type: DataType, path: tuple[str, ...], level: int) -> Converter:
         if isinstance(data_type, pa.BaseExtensionType):
-            return self._make_extension(data_type, column)
-        if pt.is_struct(data_type):
-            return _Struct([(field.name, self.make(field.name, field.type)) for field in data_type])
-        if pt.is_map(data_type):
-            keys = self._make(data_type.key_type, column)
-            items = self._make(data_type.item_type, column)
-            return _Map(keys, items, has_text_keys=_is_text(data_type.key_type))
-        if pt.is_list(data_type) or pt.is_large_list(data_type):
-            return _List(self._make(data_type.value_type, column))
-        if pt.is_fixed_size_list(data_type) or pt.is_list_view(data_type) or pt.is_large_list_view(data_type):
-            target = pa.large_list(data_type.value_type)
-            return _Cast(lambda array: array.cast(target), _List(self._make(data_type.value_type, column)))
+            return self._make_extension(data_type, path, level)
         if pt.is_dictionary(data_type):
-            return _Cast(lambda array: array.dictionary_decode(), self._make(data_type.value_type, column))
+            return _Cast(lambda array: array.dictionary_decode(), self._make(data_type.value_type, path, level))
+        if pt.is_nested(data_type):
+            return self._make_nested(data_type, path, level + 1)
         leaf = next(self._leaves, None)
         if leaf is None:
             raise corrupt("its two schemas disagree")
-        return self._make_leaf(data_type, leaf)
+        return self._make_leaf(data_type, leaf, level)
 
-    def _make_extension(self, data_type: Any, column: str) -> Converter:
-        return _Cast(lambda array: array.storage, self._make(data_type.storage_type, column))
+    def _make_nested(self, data_type: DataType, path: tuple[str, ...], level: int) -> Converter:
+        if level > self._depth:
+            message = f"columns are nested more than {self._depth} deep: flatten them"
+            raise ParquetRefusedError("depth", message, write_pointer(path[:1]))
+        if pt.is_struct(data_type):
+            return _Struct([(field.name, self.make((*path, field.name), field.type, level)) for field in data_type])
+        if pt.is_map(data_type):
+            # A level more than an object takes: keys that repeat make it a list of pairs.
+            keys = self._make(data_type.key_type, path, level + 1)
+            items = self._make(data_type.item_type, path, level + 1)
+            return _Map(keys, items, has_text_keys=_is_text(data_type.key_type))
+        if pt.is_list(data_type) or pt.is_large_list(data_type):
+            return _List(self._make(data_type.value_type, path, level))
+        if pt.is_fixed_size_list(data_type) or pt.is_list_view(data_type) or pt.is_large_list_view(data_type):
+            target = pa.large_list(data_type.value_type)
+            return _Cast(lambda array: array.cast(target), _List(self._make(data_type.value_type, path, level)))
+        message = f"the type {data_type} has no form in JSON: convert the column to another"
+        raise ParquetRefusedError("unsupported_type", message, write_pointer(path[:1]))
 
-    def _make_leaf(self, data_type: DataType, leaf: Leaf) -> Converter:
+    def _make_extension(self, data_type: Any, path: tuple[str, ...], level: int) -> Converter:
+        return _Cast(lambda array: array.storage, self._make(data_type.storage_type, path, level))
+
+    def _make_json_text(self, text: Converter, level: int) -> Converter:
+        return _JsonText(text, self._json_reader, self._depth - level)
+
+    def _make_leaf(self, data_type: DataType, leaf: Leaf, level: int) -> Converter:
         if _is_text(data_type):
             text = self._text if not pt.is_string_view(data_type) else _Cast(_to_string, self._text)
-            return _JsonText(text, self._json_reader) if leaf.is_json else text
+            return self._make_json_text(text, level) if leaf.is_json else text
         if pt.is_integer(data_type) or pt.is_boolean(data_type) or pt.is_null(data_type):
             return _Plain()
         if pt.is_float64(data_type):
@@ -504,12 +578,13 @@ class ConverterFactory:
         if pt.is_decimal(data_type):
             return _Cast(_to_string, _ByValue(_write_decimal))
         if _is_binary(data_type) and not leaf.is_interval:
-            return self._make_binary(data_type, leaf)
+            return self._make_binary(data_type, leaf, level)
         return _make_temporal(data_type, leaf)
 
-    def _make_binary(self, data_type: DataType, leaf: Leaf) -> Converter:
+    def _make_binary(self, data_type: DataType, leaf: Leaf, level: int) -> Converter:
         if leaf.is_enum or leaf.is_json:
-            return _Cast(_to_checked_text, _JsonText(self._text, self._json_reader) if leaf.is_json else self._text)
+            text = self._make_json_text(self._text, level) if leaf.is_json else self._text
+            return _Cast(_to_checked_text, text)
         is_uuid = leaf.is_uuid and pt.is_fixed_size_binary(data_type) and data_type.byte_width == 16
         return _ByValue(_write_uuid if is_uuid else _write_base64)
 

@@ -36,20 +36,17 @@ class JsonTextReader:
     ----------
     nul
         What to do with NUL characters.
-    depth
-        Nesting that a text may have.
     """
 
-    def __init__(self, nul: Literal["refuse", "replace"], depth: int) -> None:
+    def __init__(self, nul: Literal["refuse", "replace"]) -> None:
         self._nul: Literal["refuse", "replace"] = nul
-        self._depth = depth
         self.replaced_nuls = 0
 
-    def read(self, text: str) -> Reading:
-        """Return the value of a text, and what is wrong with it."""
+    def read(self, text: str, depth: int) -> Reading:
+        """Return the value of a text that may be nested `depth` deep, and what is wrong with it."""
         encoded = text.encode()
-        if is_deeper(encoded, self._depth):
-            return Reading(None, False, [RowProblem(None, "depth", f"nested more than {self._depth} deep")], 0)
+        if is_deeper(encoded, depth):
+            return Reading(None, False, [RowProblem(None, "depth", f"nested more than {depth} deep")], 0)
         try:
             value = _READ(encoded)
             is_suspicious = orjson.dumps(value, None, SORTED).count(b":") != encoded.count(b":") or b"\\u00" in encoded

@@ -27,7 +27,7 @@ from dataset_conversion.file_signatures import UTF8_MARK, find_mismatch_with_jso
 from dataset_conversion.json_text import read_float
 from dataset_conversion.likely_cause import JSON_ARRAY, PRETTY_PRINTED, is_array_start
 from dataset_conversion.line_blocks import LineBlock, read_line_blocks
-from dataset_conversion.nesting import is_deeper
+from dataset_conversion.nesting import is_deeper, is_record_deeper
 from dataset_conversion.strict_json import is_guilty, read_strictly
 from dataset_conversion.typed_rows import TypedRows, make_typed_rows
 
@@ -86,6 +86,7 @@ class _JsonlConversion:
         self._errors = ErrorCollector(limits.errors)
         self._rows = CanonicalRows(write, self._errors, limits)
         self._assembly = RowAssembly(mapping)
+        self._has_mapping = bool(mapping)
         self._typed_rows: TypedRows | None = None
         self._last_names: tuple[str, ...] = ()
         self._typed_rows_of: dict[tuple[str, ...], TypedRows | None] = {}
@@ -167,8 +168,9 @@ class _JsonlConversion:
                 continue
             colons = line.count(b":")
             if colons + line.count(b"[") >= depth_max and is_deeper(line, depth_max):
-                message = f"objects and lists are nested more than {depth_max} deep: flatten the row"
-                self._refuse(number, "depth", message)
+                ready = self._read_deep(number, line)
+                if ready is not None:
+                    ready_rows.append(ready)
                 continue
             ready = self._read_quickly(number, line)
             if ready is not None:
@@ -196,14 +198,19 @@ class _JsonlConversion:
             return ready
         try:
             row = _READ_ROW(line)
-            names, plan = tuple(row), self._assembly.plan(row)
+            names = tuple(row)
+            plan = self._assembly.plan_without_nulls(names)
+            # What a mapping matches is found out row by row: with one, a row without nulls has to come first.
+            is_typical = not self._has_mapping or self._assembly.plan(row) is plan
             ready = self._assembly.assemble(number, row)
         except _UNSURE:
             return None
-        self._choose_typed_rows(names, plan)
+        if is_typical:
+            self._choose_typed_rows(names, plan)
         return ready
 
     def _choose_typed_rows(self, names: tuple[str, ...], plan: RowPlan) -> None:
+        """Choose the reader for rows with these names; its plan is the one of rows in which none is null."""
         if names not in self._typed_rows_of:
             # Making a reader pays for names that come again; a file without pattern gets none.
             is_worthwhile = names == self._last_names and len(self._typed_rows_of) < _TYPED_ROWS_MAX
@@ -212,6 +219,17 @@ class _JsonlConversion:
                 return
             self._typed_rows_of[names] = make_typed_rows(names, plan, read_float)
         self._typed_rows = self._typed_rows_of[names]
+
+    def _read_deep(self, number: int, line: bytes) -> ReadyRow | None:
+        """Read a row beyond the limit on depth, which our own output is when a row of that depth got its metadata."""
+        depth_max = self._limits.depth
+        if not is_deeper(line, depth_max + 1):
+            ready = self._read_exactly(number, line)
+            if ready is None or not is_record_deeper(ready.text, depth_max):
+                return ready
+        message = f"objects and lists are nested more than {depth_max} deep: flatten the row"
+        self._refuse(number, "depth", message)
+        return None
 
     def _read_exactly(self, number: int, line: bytes) -> ReadyRow | None:
         if not line.strip(_SPACE):

@@ -3,7 +3,6 @@
 from coordination.database import Transaction
 from coordination.datasets import Dataset, Validation
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
-
 from pydantic import RootModel
 
 from dataset_conversion.conversion import Conversion

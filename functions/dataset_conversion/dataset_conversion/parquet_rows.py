@@ -16,11 +16,17 @@ from records.json_pointer import write_pointer
 from records.limits import Limits
 from records.manifest import Notes
 from records.row_assembly import ReadyRow, RowAssembly, RowRefusedError
-from records.row_errors import ErrorCollector, Reason
+from records.row_errors import ErrorCollector
 from records.row_fields import RowPlan, RowProblem
 
 from dataset_conversion.column_rows import ColumnRows
-from dataset_conversion.column_values import Array, Converter, ConverterFactory, ValueProblemError
+from dataset_conversion.column_values import (
+    Array,
+    Converter,
+    ConverterFactory,
+    ValueProblemError,
+    find_invalid_text,
+)
 from dataset_conversion.json_text import JsonTextReader
 from dataset_conversion.parquet_pages import Inspection
 from dataset_conversion.parquet_refusal import ParquetRefusedError, corrupt
@@ -96,7 +102,7 @@ class _RowConversion:
         self._errors = ErrorCollector(limits.errors)
         self._rows = CanonicalRows(write, self._errors, limits)
         self._assembly = RowAssembly(mapping)
-        self._json_reader = JsonTextReader(nul, limits.depth - 1)
+        self._json_reader = JsonTextReader(nul)
         self._nul: Literal["refuse", "replace"] = nul
         self._column_rows: dict[tuple[str, ...], tuple[ColumnRows, RowPlan] | None] = {}
         self._factories: list[ConverterFactory] = []
@@ -128,11 +134,11 @@ class _RowConversion:
         return self._rows, notes
 
     def _make_columns(self, schema: Any) -> list[_Column]:
-        factory = ConverterFactory(self._inspection.leaves, self._nul, self._json_reader)
+        factory = ConverterFactory(self._inspection.leaves, self._nul, self._json_reader, self._limits.depth)
         self._factories.append(factory)
         columns: list[_Column] = []
         for field in schema:
-            converter = factory.make(field.name, field.type)
+            converter = factory.make((field.name,), field.type)
             columns.append(_Column(field.name, None if _PANDAS_INDEX.fullmatch(field.name) else converter))
         factory.check_exhausted()
         return columns
@@ -263,23 +269,29 @@ def _read_column(name: str, converter: Converter, array: Array, problems: dict[i
     for position in range(len(array)):
         part = array.slice(position, 1)
         try:
-            part.validate(full=True)
+            _check_valid(part)
             values += converter.values(part)
         except ValueProblemError as problem:
             field = write_pointer([name, *problem.path])
             problems.setdefault(position, []).append(RowProblem(field, problem.reason, problem.message))
             values.append(None)
         except pa.ArrowInvalid as error:
-            reason, message = _explain_invalid(error)
-            problems.setdefault(position, []).append(RowProblem(write_pointer([name]), reason, message))
+            message = f"the file is damaged: {_shorten(error)}"
+            problems.setdefault(position, []).append(RowProblem(write_pointer([name]), "parquet_corrupt", message))
             values.append(None)
     return values
 
 
-def _explain_invalid(error: Exception) -> tuple[Reason, str]:
-    if "UTF8" in str(error) or "UTF-8" in str(error):
-        return "not_utf8", "a text is not UTF-8"
-    return "parquet_corrupt", f"the file is damaged: {_shorten(error)}"
+def _check_valid(part: Array) -> None:
+    try:
+        part.validate(full=True)
+    except pa.ArrowInvalid as error:
+        # Only where nothing but text is wrong can offsets be followed.
+        if "UTF8" not in str(error) and "UTF-8" not in str(error):
+            raise
+        path = find_invalid_text(part)
+        if path is not None:
+            raise ValueProblemError("not_utf8", "a text is not UTF-8", path) from None
 
 
 def _too_large(what: str) -> ParquetRefusedError:

@@ -132,7 +132,8 @@ def read_leaves(elements: list[Any], limits: Limits) -> list[Leaf]:
                 raise ParquetRefusedError("unsupported_type", message, write_pointer(path[:1]))
             if type(children) is not int or not 0 < children <= len(elements):
                 raise corrupt("a schema group has an impossible number of children")
-            if len(open_groups) > limits.depth:
+            # Lists take two groups for each level of theirs: whoever makes converters counts exactly.
+            if len(open_groups) > 2 * limits.depth:
                 message = f"columns are nested more than {limits.depth} deep: flatten them"
                 raise ParquetRefusedError("depth", message, write_pointer(path[:1]))
             open_groups.append(_Group(children, path, definition_max, repetition_max))

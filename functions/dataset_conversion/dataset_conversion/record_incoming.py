@@ -27,8 +27,8 @@ _PRINCIPAL = "s3"
 def record_incoming(environment: Environment, records: Sequence[dict[str, Any]]) -> None:
     """Write an import for every object that was created; what is no such event is logged and passed over.
 
-    The same event twice is one import: (bucket, key, sequencer) tells. Removals and delete markers are passed over: what was
-    published stays. One transaction of the project each; the work itself follows through a wake-up.
+    The same event twice is one import: (bucket, key, sequencer) tells. Removals and delete markers are passed over:
+    what was published stays. One transaction of the project each; the work itself follows through a wake-up.
     """
     for record in records:
         name = str(record.get("eventName", ""))

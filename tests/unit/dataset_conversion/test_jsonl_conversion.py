@@ -409,3 +409,65 @@ def test_pieces_in_which_a_file_arrives_do_not_matter(piece: int) -> None:
     conversion = convert(Trickle(source), "jsonl", lambda _: None)
     assert conversion.sha256 == publish(source)[0].sha256
     assert conversion.notes == publish(source)[0].notes
+
+
+# --- depth
+def nest(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+@pytest.mark.parametrize("name", ["input", "extra", "metadata", "question"])
+def test_a_row_of_the_greatest_depth_is_published_and_what_comes_out_too(name: str) -> None:
+    _, written = publish(f'{{"input":"q","{name}":{nest(63)}}}\n' if name != "input" else f'{{"input":{nest(63)}}}\n')
+    assert publish(written)[1] == written
+
+
+@pytest.mark.parametrize("name", ["input", "extra", "question", "reference"])
+def test_a_row_that_is_deeper_is_refused(name: str) -> None:
+    assert places(refuse(f'{{"output":"q","{name}":{nest(64)}}}\n'))[0] == (1, None, "depth")
+
+
+def test_metadata_is_not_counted_as_a_level_so_that_our_own_output_comes_in_again() -> None:
+    _, written = publish(f'{{"input":"q","metadata":{nest(64)}}}\n')
+    assert publish(written)[1] == written
+    assert places(refuse(f'{{"input":"q","metadata":{nest(65)}}}\n')) == [(1, None, "depth")]
+
+
+def test_metadata_that_a_mapping_moves_counts_where_it_goes() -> None:
+    source = f'{{"output":"q","metadata":{nest(64)}}}\n'
+    assert places(refuse(source, mapping={"input": "metadata"})) == [(1, None, "depth")]
+
+
+# --- errors are answers and rows of a database
+def test_very_long_names_are_cut_in_errors() -> None:
+    name = "n" * 100_000
+    (error,) = refuse(f'{{"input":"q","{name}":1,"{name}":2}}\n')
+    assert error.field is not None
+    assert len(error.field) <= 500
+    assert len(error.message) <= 1000
+
+
+def test_nul_characters_in_names_are_replaced_in_errors() -> None:
+    (error,) = refuse('{"input":"q","a\\u0000b":1}\n')
+    assert (error.field, error.reason) == ("/a\ufffdb", "nul")
+
+
+def test_no_text_of_a_value_is_in_an_error() -> None:
+    source = (
+        '{"input":"sesame","input":"sesame"}\n{"input":"sesame\\ud800"}\n{"input":"sesame" sesame}\n'
+        '{"metadata":"sesame","input":1}\n{"id":["sesame"],"input":1}\n{"usage":"sesame","input":1}\n["sesame"]\nsesame\n'
+    )
+    assert all("sesame" not in f"{error.field} {error.message}" for error in refuse(source))
+
+
+def test_twenty_errors_are_enough() -> None:
+    errors = refuse('{"id":1.5,"input":"q"}\n' * 30)
+    assert [error.row for error in errors] == list(range(1, 21))
+
+
+def test_aliases_that_are_null_in_the_first_rows_are_found_in_later_ones() -> None:
+    rows = [{"id": str(n), "input": "q", "output": None, "expected": None if n < 5 else "e"} for n in range(9)]
+    _, written = publish(lines(*rows))
+    published = [json.loads(line) for line in written.splitlines()]
+    assert [row.get("reference") for row in published] == [None] * 5 + ["e"] * 4
+    assert ["metadata" in row for row in published] == [True] * 5 + [False] * 4

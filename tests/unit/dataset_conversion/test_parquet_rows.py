@@ -139,18 +139,74 @@ def test_json_texts_are_parsed_with_the_rules_of_jsonl() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "place", "reason"),
     [
-        ("{", "not_json"),
-        ('{"a":1,"a":2}', "duplicate_key"),
-        ("NaN", "not_finite"),
-        ('"\\u0000"', "nul"),
-        ("[" * 99, "depth"),
+        ("{", "/x", "not_json"),
+        ('{"a":1,"a":2}', "/x/a", "duplicate_key"),
+        ('{"a~":[1,NaN]}', "/x/a~0/1", "not_finite"),
+        ('"\\u0000"', "/x", "nul"),
+        ("[" * 99, "/x", "depth"),
     ],
 )
-def test_a_bad_json_text_is_refused_at_its_row(text: str, reason: str) -> None:
+def test_a_bad_json_text_is_refused_at_its_place(text: str, place: str, reason: str) -> None:
     column = arrow.ExtensionArray.from_storage(arrow.json_(), arrow.array(["1", text]))
-    assert refuse_column(column) == [(2, "/x", reason)]
+    assert refuse_column(column) == [(2, place, reason)]
+
+
+@pytest.mark.parametrize(
+    ("values", "data_type", "place"),
+    [
+        ([{"k": 1.0}, {"k": float("nan")}], arrow.map_(arrow.string(), arrow.float64()), "/x/k"),
+        ([[("k", 1.0), ("k", float("nan"))]], arrow.map_(arrow.string(), arrow.float64()), "/x/1/1"),
+        ([[(7, float("nan"))]], arrow.map_(arrow.int32(), arrow.float64()), "/x/0/1"),
+        (
+            [[{"a": 1.0}], [{"a": 1.0}, {"a": float("inf")}]],
+            arrow.list_(arrow.struct([("a", arrow.float64())])),
+            "/x/1/a",
+        ),
+        (
+            [{"m": {"k/": [1.0, float("nan")]}}],
+            arrow.struct([("m", arrow.map_(arrow.string(), arrow.list_(arrow.float64())))]),
+            "/x/m/k~1/1",
+        ),
+    ],
+)
+def test_a_value_inside_another_is_refused_at_its_exact_place(values: Any, data_type: Any, place: str) -> None:
+    column = arrow.array(values, data_type)
+    assert refuse_column(column) == [(len(values), place, "not_finite")]
+
+
+def test_text_inside_of_lists_and_structs_that_is_not_utf_8_is_refused_at_its_exact_place() -> None:
+    as_bytes = arrow.array([[{"t": b"good"}], [{"t": b"good"}, {"t": b"\xff"}]])
+    column = arrow.array([[{"t": "good"}], [{"t": "good"}, {"t": "x"}]])
+    texts = arrow.StructArray.from_arrays([as_bytes.values.field(0).view(arrow.string())], names=["t"])
+    column = arrow.ListArray.from_arrays(as_bytes.offsets, texts)
+    assert refuse_column(column) == [(2, "/x/1/t", "not_utf8")]
+
+
+def nest(levels: int) -> Any:
+    value: Any = "leaf"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def test_columns_are_nested_as_deep_as_rows_of_jsonl_and_come_out_importable() -> None:
+    table = arrow.table({"input": ["q"], "x": [nest(63)]})
+    written, _ = publish_file(write(table))
+    again = BytesIO()
+    convert(written, "jsonl", again.write)
+    assert again.getvalue() == written
+    assert refuse(arrow.table({"input": ["q"], "x": [nest(64)]})) == [(None, "/x", "depth")]
+
+
+def test_json_texts_below_structs_count_the_levels_above_them() -> None:
+    def column(text: str) -> Any:
+        texts = arrow.ExtensionArray.from_storage(arrow.json_(), arrow.array([text]))
+        return arrow.StructArray.from_arrays([texts], names=["s"])
+
+    assert len(values_of(column("[" * 62 + "]" * 62))) == 1
+    assert refuse_column(column("[" * 63 + "]" * 63)) == [(1, "/x/s", "depth")]
 
 
 def test_int96_timestamps_keep_nanoseconds_and_do_not_wrap() -> None:

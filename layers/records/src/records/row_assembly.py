@@ -101,6 +101,10 @@ class RowAssembly:
         """Return what becomes of the names of `row`; see `records.row_fields.RowFields`."""
         return self._fields.plan(row)
 
+    def plan_without_nulls(self, names: tuple[str, ...]) -> RowPlan:
+        """Return what becomes of names none of which is null; see `records.row_fields.RowFields`."""
+        return self._fields.plan_without_nulls(names)
+
     def assemble(self, number: int, row: dict[str, Any]) -> ReadyRow:
         """Return `row` in canonical text.
 

@@ -126,16 +126,21 @@ class RowFields:
     def plan(self, row: Mapping[str, Any]) -> RowPlan:
         """Return what becomes of the names of `row`."""
         names = tuple(row)
-        plan = self._plans.get((names, ()))
-        if plan is None:
-            self._forget_plans_of_a_file_without_pattern()
-            plan = self._plans[names, ()] = self._make_plan(names, ())
+        plan = self.plan_without_nulls(names)
         for name in plan.fillable:
             if row[name] is None:
                 plan = self._plan_with_nulls(names, tuple(name for name in plan.fillable if row[name] is None))
                 break
         if self.unmatched:
             self.unmatched.difference_update(plan.matched)
+        return plan
+
+    def plan_without_nulls(self, names: tuple[str, ...]) -> RowPlan:
+        """Return what becomes of names none of which is null; does not touch `unmatched`."""
+        plan = self._plans.get((names, ()))
+        if plan is None:
+            self._forget_plans_of_a_file_without_pattern()
+            plan = self._plans[names, ()] = self._make_plan(names, ())
         return plan
 
     def _plan_with_nulls(self, names: tuple[str, ...], nulls: tuple[str, ...]) -> RowPlan:
