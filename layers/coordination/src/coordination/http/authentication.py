@@ -20,7 +20,7 @@ from coordination.errors import (
 from coordination.http.operation import Operation
 from coordination.http.request import Request
 from coordination.idempotency.key import digest_key, parse_idempotency_key
-from coordination.idempotency.records import submit_read_outcome
+from coordination.idempotency.records import QUERIES as OUTCOME_QUERIES
 from coordination.queries import load_queries
 
 _GRANTS = TypeAdapter(list[Grant])
@@ -113,33 +113,30 @@ def _read_token(request: Request) -> Token:
 
 def _authenticate(environment: Environment, token: Token, project: str | None, key_sha256: bytes | None) -> Opening:
     try:
-        row, record, records = _read_caller(environment, token, project, key_sha256)
+        row = _read_caller(environment, token, project, key_sha256)
     except DatabaseUnavailableError:
         # A connection that died unnoticed while the environment was frozen. Nothing has begun: once more on a new one.
-        row, record, records = _read_caller(environment, token, project, key_sha256)
+        row = _read_caller(environment, token, project, key_sha256)
     if row is None or row["is_expired"]:
         raise UnauthenticatedError("The API key is unknown, deleted or expired. Ask for a new one.")
     return Opening(
-        principal=Principal(f"key:{row['id']}", row["name"], _GRANTS.validate_python(row["grants"])),
+        principal=Principal(f"key:{row['caller']}", row["caller_name"], _GRANTS.validate_python(row["grants"])),
         project_exists=row["project"] is not None,
         key_sha256=key_sha256,
-        record=record,
-        records_in_scope=records["records"] if records else 0,
+        record=row if row.get("state") is not None else None,
+        records_in_scope=row.get("records") or 0,
     )
 
 
 def _read_caller(
     environment: Environment, token: Token, project: str | None, key_sha256: bytes | None
-) -> tuple[DictRow | None, DictRow | None, DictRow | None]:
+) -> DictRow | None:
     """Read the caller's key and, for a keyed call, its live record and the count of its scope: one round trip."""
     params = {"key_id": token.key_id, "secret_sha256": token.secret_sha256, "project": project}
     if key_sha256 is None:
-        return environment.database.fetch_one(_QUERIES["authenticate"], params), None, None
-    tenant = project or INSTALLATION
-    with environment.database.transaction(tenant, is_read=True) as transaction:
-        caller = transaction.submit(_QUERIES["authenticate"], params)
-        outcome, scope = submit_read_outcome(transaction, tenant, f"key:{token.key_id}", key_sha256)
-    return caller.fetchone(), outcome.fetchone(), scope.fetchone()
+        return environment.database.fetch_one(_QUERIES["authenticate"], params)
+    scope = {"tenant": project or INSTALLATION, "key_sha256": key_sha256}
+    return environment.database.fetch_one(OUTCOME_QUERIES["open_keyed_call"], params | scope)
 
 
 def _authorize(

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import Cursor
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from coordination.clock import format_instant
-from coordination.database import INSTALLATION, Database, Transaction
+from coordination.database import INSTALLATION, Database
 from coordination.errors import (
     IdempotencyCapacityError,
     IdempotencyInProgressError,
@@ -101,14 +100,6 @@ class Performed[Result]:
     """
 
     result: Result
-
-
-def submit_read_outcome(
-    transaction: Transaction, tenant: str, principal: str, key_sha256: bytes
-) -> tuple[Cursor[DictRow], Cursor[DictRow]]:
-    """Ask, without waiting, for the live record of a key and for how many records its scope holds."""
-    params = {"tenant": tenant, "principal": principal, "key_sha256": key_sha256}
-    return transaction.submit(QUERIES["read_outcome"], params), transaction.submit(QUERIES["count_records"], params)
 
 
 def read_outcome(database: Database, write: KeyedWrite, *, waits: bool = False) -> DictRow | None:

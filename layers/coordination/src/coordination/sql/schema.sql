@@ -152,7 +152,6 @@ CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kin
 CREATE TABLE coordination.idempotency_scopes (
     tenant_id text NOT NULL,  -- project id, or '-'
     principal text NOT NULL,  -- key:<id>
-    last_write_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant_id, principal)
 );
 
@@ -268,7 +267,7 @@ BEGIN
         outcome_status, CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
         CASE WHEN is_kept THEN outcome_bytes ELSE 0 END);
     INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    ON CONFLICT (tenant_id, principal) DO NOTHING;
     RETURN max_records - live_records - 1;
 END
 $$;
@@ -566,7 +565,7 @@ BEGIN
         scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint, 'claimed', token, decided_at,
         decided_at + make_interval(secs => owner_ms / 1000.0), decided_at + retention, reserved_bytes);
     INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    ON CONFLICT (tenant_id, principal) DO NOTHING;
     RETURN max_records - live_records - 1;
 END
 $$;
@@ -622,6 +621,37 @@ BEGIN
 END
 $$;
 
+-- Who calls with which key, and what is known of the Idempotency-Key: one row, none when the API key is unknown. It sets
+-- the tenant for its own statement's transaction, so that a keyed call is opened in one statement, like any other; it
+-- writes nothing, and so it serves under any isolation. Its plans are kept for the session, where the same statements
+-- sent as text would be planned at each call. `state` and what belongs to a record are NULL when there is no live one.
+CREATE FUNCTION coordination.open_keyed_call(
+    caller_id text, caller_secret_sha256 bytea, named_project text, scope_tenant text, key_digest bytea)
+    RETURNS TABLE (
+        caller text, caller_name text, grants jsonb, is_expired boolean, project text, records integer,
+        id uuid, operation text, fingerprint bytea, state text, status smallint, headers jsonb, body bytea,
+        claimed_at timestamptz, deadline_seconds bigint)
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM set_config('app.tenant_id', scope_tenant, true);
+    RETURN QUERY
+    SELECT k.id, k.name, k.grants, k.expires_at <= clock_timestamp(), p.id,
+           (SELECT count(*)::integer FROM coordination.idempotency_records c
+            WHERE c.tenant_id = scope_tenant AND c.principal = 'key:' || caller_id
+              AND c.expires_at > clock_timestamp()),
+           r.id, r.operation, r.fingerprint, r.state, r.status, r.headers, r.body, r.claimed_at,
+           ceil(extract(epoch FROM r.deadline_at - clock_timestamp()))::bigint
+    FROM coordination.api_keys k
+    LEFT JOIN coordination.projects p ON p.id = named_project
+    LEFT JOIN coordination.idempotency_records r
+           ON r.tenant_id = scope_tenant AND r.principal = 'key:' || caller_id AND r.key_sha256 = key_digest
+          AND r.expires_at > clock_timestamp()
+    WHERE k.id = caller_id AND k.secret_sha256 = caller_secret_sha256;
+END
+$$;
+
 -- Deletes what has expired in one scope, under its lock, and the scope itself when nothing is left in it.
 -- Returns how many records were deleted.
 CREATE FUNCTION coordination.prune_scope(scope_tenant text, scope_principal text)
@@ -655,12 +685,14 @@ REVOKE ALL ON FUNCTION coordination.complete_remote_write(
     text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
     text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) TO evalward_app;
 
 -- ==================== evals: deletion and retention ================================================================
 

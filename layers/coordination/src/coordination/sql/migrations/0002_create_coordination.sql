@@ -60,7 +60,6 @@ CREATE INDEX wake_ups_by_due ON coordination.wake_ups (due_at, id);
 CREATE TABLE coordination.idempotency_scopes (
     tenant_id text NOT NULL,
     principal text NOT NULL,
-    last_write_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant_id, principal)
 );
 
@@ -172,7 +171,7 @@ BEGIN
         outcome_status, CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
         CASE WHEN is_kept THEN outcome_bytes ELSE 0 END);
     INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO UPDATE SET last_write_at = excluded.last_write_at;
+    ON CONFLICT (tenant_id, principal) DO NOTHING;
     RETURN max_records - live_records - 1;
 END
 $$;

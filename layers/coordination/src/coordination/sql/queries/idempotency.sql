@@ -20,10 +20,14 @@ SELECT coordination.store_outcome(
     %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
     %(max_records)s::integer, %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS records_left;
 
--- name: count_records
--- Live records of a scope, for the capacity header. No lock.
-SELECT count(*) AS records FROM coordination.idempotency_records
-WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND expires_at > clock_timestamp();
+-- name: open_keyed_call
+-- The caller, the project that the path names, the live record of the Idempotency-Key and the count of its scope, in one
+-- row; none when the API key is unknown. key_id: 16 hex digits; secret_sha256, key_sha256: 32 bytes; project: id or NULL;
+-- tenant: of the scope. Without a live record its columns are NULL. No lock.
+SELECT caller, caller_name, grants, is_expired, project, records, id, operation, fingerprint, state, status, headers,
+       body, claimed_at, deadline_seconds
+FROM coordination.open_keyed_call(
+    %(key_id)s::text, %(secret_sha256)s::bytea, %(project)s::text, %(tenant)s::text, %(key_sha256)s::bytea);
 
 -- name: claim_remote_write
 -- Claim a key before a remote effect. owner_ms: milliseconds until the owner's deadline; retention_seconds: how long an
