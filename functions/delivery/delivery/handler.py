@@ -1,4 +1,4 @@
-"""Border: the minute pulse, and the delivery queue (a webhook to call, a storage event to publish)."""
+"""Border: the minute pulse, and the delivery queue (a webhook to call, a storage event to publish, a run to export)."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from coordination.environment import load_environment
 from coordination.queue_handler import Message, UnknownMessageError, handle_queue_event
 
 from delivery.deliver_webhook import deliver_webhook
+from delivery.export_run import export_run
 from delivery.publish_storage_event import publish_storage_event
 from delivery.send_due_wake_ups import send_due_wake_ups
 
@@ -26,11 +27,13 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     return {"sent": send_due_wake_ups(load_environment(), Deadline.of_invocation(context))}
 
 
-def _act(message: Message, _deadline: Deadline) -> None:
+def _act(message: Message, deadline: Deadline) -> None:
     match message:
         case {"kind": "webhook", "project": str(project), "ref_id": str(delivery_id)}:
             deliver_webhook(load_environment(), project, delivery_id)
         case {"kind": "storage_event", "project": str(project), "ref_id": str(event_id)}:
             publish_storage_event(load_environment(), project, event_id)
+        case {"kind": "sink", "project": str(project), "ref_id": str(sink_id)}:
+            export_run(load_environment(), project, sink_id, deadline)
         case _:
             raise UnknownMessageError(f"fields {sorted(message)[:10]}")

@@ -13,6 +13,7 @@ from coordination.events import emit_run_finished
 from coordination.leases import drop_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.runs import EvaluatorConfig, RunConfig
+from coordination.sinks import open_sinks
 from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.evaluators import catalogue
@@ -100,6 +101,7 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
         params | {"state": state, "report": Jsonb(report), "finished_at": run["finished_at"]},
     )
     transaction.submit(_QUERIES["complete_dispatch"], params | {"outcome": state})
+    open_sinks(transaction, run_id)
     emit_run_finished(transaction, run_id, state, gates=report["gates"])
     logger.info("run finished", extra={"run": str(run_id), "state": state})
 

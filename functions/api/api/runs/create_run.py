@@ -11,6 +11,7 @@ from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQu
 from coordination.evaluator_requests import check_evaluators
 from coordination.queries import load_queries
 from coordination.runs import Progress, Run, RunConfig, RunDataset
+from coordination.sinks import S3Sink, find_prefix_fault, insert_sinks
 from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.canonical_json import canonical_json
@@ -26,19 +27,19 @@ _RETRY_QUOTA_SECONDS = 60
 def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -> Run:
     """Insert a run, its snapshot, its dispatch and its wake-up in the caller's transaction.
 
-    Locks: the dataset version's row and the project's row, shared; with a quota the advisory lock (`stored-runs`, project) until the commit, so that
-    concurrent creations cannot pass the limit.
+    Locks: the dataset version's row and the project's row, shared; with a quota the advisory lock (`stored-runs`,
+    project) until the commit, so that concurrent creations cannot pass the limit.
 
     Raises
     ------
     InvalidRequestError
-        An evaluator, a parameter or a gate is not right; every place is named.
+        An evaluator, a parameter, a gate or a sink is not right; every place is named.
     NotFoundError
         There is no such dataset.
     RunQuotaExceededError
         The project stores as many runs as it may.
     """
-    config = _make_config(new)
+    config = _make_config(new, transaction.tenant)
     dataset = _find_dataset(transaction, new.dataset)
     kept = submit_share_version(transaction, dataset)
     _check_quota(transaction)
@@ -69,6 +70,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
         _QUERIES["insert_run_snapshot"],
         params | {"sha256": dataset.sha256, "path": dataset.path, "records": dataset.records, "bytes": dataset.bytes},
     )
+    sinks = insert_sinks(transaction, run_id, new.sinks)
     transaction.submit(_QUERIES["insert_dispatch"], params)
     transaction.wake(WakeUp("evaluation", "run", transaction.tenant, str(run_id)))
     row = inserted.fetchone()
@@ -83,6 +85,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
         labels=dict(new.labels),
         progress=Progress(total=dataset.records, done=0, scored=0, skipped=0, errors=0),
         gates=None,
+        sinks=sinks,
         created_at=row["created_at"],
         started_at=None,
         finished_at=None,
@@ -91,12 +94,16 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
     )
 
 
-def _make_config(new: CreateRun) -> RunConfig:
+def _make_config(new: CreateRun, project: str) -> RunConfig:
     evaluators, faults = check_evaluators(new.evaluators, "/evaluators")
     ids = [evaluator.id for evaluator in evaluators]
     faults += [Fault(problem.pointer, problem.message) for problem in find_unknown_metrics(new.gates, ids, at="/gates")]
     if new.trials != 1:
         faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))
+    for place, sink in enumerate(new.sinks):
+        fault = find_prefix_fault(sink.prefix, project) if isinstance(sink, S3Sink) else None
+        if fault is not None:
+            faults.append(Fault(f"/sinks/{place}/prefix", fault))
     if faults:
         raise InvalidRequestError.at(faults)
     return RunConfig(

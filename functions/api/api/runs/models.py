@@ -8,6 +8,7 @@ from coordination.evaluator_requests import EvaluatorRequest
 from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
 from coordination.runs import RunDataset, TargetConfig
+from coordination.sinks import MAX_SINKS, Sink
 from pydantic import BeforeValidator, Field, StringConstraints
 from records.gates import MAX_GATES, Gate
 
@@ -44,6 +45,9 @@ class CreateRun(RequestModel):
         Field(description="what makes the outputs; a bare kind is short for {kind}"),
     ] = TargetConfig()
     gates: Annotated[list[Gate], Field(max_length=MAX_GATES, default_factory=list[Gate])]
+    sinks: Annotated[
+        list[Sink], Field(max_length=MAX_SINKS, default_factory=list[Sink], description="where the outcome goes")
+    ]
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS, default_factory=dict[str, str])]
     trials: Annotated[int, Field(ge=1, le=100, description="a recorded target allows only 1")] = 1
     concurrency: Annotated[

@@ -21,6 +21,7 @@ KEEP_LABEL = ("evalsi.keep", "true")
 
 OWNED_ROWS = (
     "delete_run_deliveries",
+    "delete_run_sinks",
     "delete_run_wake_ups",
     "delete_run_shards",
     "delete_run_dispatch",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from records.gates import Gate
 
 from coordination.models import Instant, ResponseModel
+from coordination.sinks import RunSink, to_run_sink
 
 TERMINAL_STATES = frozenset({"succeeded", "failed", "error", "cancelled"})
 type RunState = Literal["pending", "running", "succeeded", "failed", "error", "cancelled"]
@@ -96,6 +97,9 @@ class Run(ResponseModel):
         list[dict[str, Any]] | None,
         Field(description="each gate with its value and whether it passed; null until then"),
     ]
+    sinks: Annotated[
+        list[RunSink], Field(default_factory=list[RunSink], description="where the outcome goes when there is a report")
+    ]
     created_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
@@ -104,7 +108,7 @@ class Run(ResponseModel):
 
 
 def to_run(row: Mapping[str, Any]) -> Run:
-    """Make a run of its row (the row holds `labels` as an object and the snapshot's `sha256`)."""
+    """Make a run of its row (which holds `labels` as an object, `sinks` as a list and the snapshot's `sha256`)."""
     return Run(
         id=row["id"],
         project=row["tenant_id"],
@@ -121,6 +125,7 @@ def to_run(row: Mapping[str, Any]) -> Run:
             errors=row["results_errors"],
         ),
         gates=row["gates"],
+        sinks=[to_run_sink(sink) for sink in row["sinks"]],
         created_at=row["created_at"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],

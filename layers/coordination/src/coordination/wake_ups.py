@@ -22,7 +22,8 @@ class WakeUp:
     queue
         Which function's queue.
     kind
-        What kind of work `ref_id` names: `import`, `run`, `shard`, `finish`, `webhook`, `storage_event`, `source_tick`.
+        What kind of work `ref_id` names: `import`, `run`, `shard`, `finish`, `webhook`, `storage_event`, `sink`,
+        `source_tick`.
     project
         Project id.
     ref_id

@@ -799,7 +799,7 @@ CREATE TABLE evals.webhook_deliveries (
     webhook_id text NOT NULL,
     event text NOT NULL,  -- name of the event
     run_id uuid,  -- the run it tells of; deleted with it
-    payload json NOT NULL,  -- the body, byte for byte
+    payload json NOT NULL,  -- what the body says
     state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'failed')),
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- made so far
     next_attempt_at timestamptz DEFAULT clock_timestamp(),  -- NULL when it has ended
@@ -869,6 +869,33 @@ CREATE POLICY tenant ON packs.pack_storage_outbox
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON evals.webhooks, evals.webhook_deliveries, packs.pack_storage_events,
     packs.pack_storage_outbox TO evalward_app;
+
+-- ==================== evals: sinks =================================================================================
+
+-- One sink of one run. The row is what makes it idempotent: its job may be swept.
+CREATE TABLE evals.run_sinks (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,  -- deleted with the run
+    sink_no integer NOT NULL CHECK (sink_no >= 0),  -- its place in the request
+    id uuid NOT NULL DEFAULT gen_random_uuid(),  -- also of its job
+    config jsonb NOT NULL,  -- kind, prefix, format
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'queued', 'succeeded', 'failed')),
+    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- made so far
+    error text,  -- why the last attempt failed
+    completed_at timestamptz,
+    PRIMARY KEY (tenant_id, run_id, sink_no),
+    UNIQUE (tenant_id, id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES evals.runs (tenant_id, id),
+    CHECK ((state IN ('succeeded', 'failed')) = (completed_at IS NOT NULL))
+);
+
+ALTER TABLE evals.run_sinks ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_sinks FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_sinks
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.run_sinks TO evalward_app;
 
 -- ==================== sources: schedules, ticks, windows ===========================================================
 

@@ -30,7 +30,11 @@ SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
-                 WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels
+                 WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'config', k.config, 'state', k.state, 'attempts', k.attempts, 'error', k.error,
+                   'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
+        FROM evals.run_sinks k WHERE k.tenant_id = r.tenant_id AND k.run_id = r.id) AS sinks
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 WHERE r.tenant_id = %(tenant)s::text AND r.id = %(id)s::uuid;
@@ -46,7 +50,11 @@ SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
-                 WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels
+                 WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'config', k.config, 'state', k.state, 'attempts', k.attempts, 'error', k.error,
+                   'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
+        FROM evals.run_sinks k WHERE k.tenant_id = r.tenant_id AND k.run_id = r.id) AS sinks
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 WHERE r.tenant_id = %(tenant)s::text
@@ -365,6 +373,23 @@ WITH gone AS (
 DELETE FROM coordination.wake_ups w
 USING gone
 WHERE w.project = %(tenant)s::text AND w.kind = 'webhook' AND w.ref_id = gone.id::text;
+
+-- name: delete_run_sinks
+-- Delete the sinks of a run, cancel their open jobs and take back their wake-ups; what they exported stays. Lock: the
+-- rows; the caller holds the run's.
+WITH gone AS (
+    DELETE FROM evals.run_sinks
+    WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid
+    RETURNING id
+), canceled AS (
+    UPDATE scheduler.jobs j
+    SET state = 'canceled', completed_at = clock_timestamp()
+    FROM gone
+    WHERE j.tenant_id = %(tenant)s::text AND j.id = gone.id AND j.state IN ('queued', 'running')
+)
+DELETE FROM coordination.wake_ups w
+USING gone
+WHERE w.project = %(tenant)s::text AND w.kind = 'sink' AND w.ref_id = gone.id::text;
 
 -- name: delete_run_shards
 -- Delete the shards of a run. Lock: the rows; the caller holds the run's.

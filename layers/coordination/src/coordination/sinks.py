@@ -1,0 +1,101 @@
+"""Sinks: where the outcome of a run goes when it has a report."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from pydantic import Field
+
+from coordination.database import Transaction
+from coordination.models import Instant, RequestModel, ResponseModel
+from coordination.queries import load_queries
+
+_QUERIES = load_queries("sinks")
+
+MAX_SINKS = 10
+"""Sinks of one run."""
+
+_SAFE_KEY = re.compile(r"[A-Za-z0-9!_.*'()=/-]+")
+
+
+class S3Sink(RequestModel):
+    """Results and report as objects in the bundle's bucket."""
+
+    kind: Literal["s3"]
+    prefix: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=500,
+            description="exports/<project>/…; the objects are <prefix>/<run>/results.jsonl and report.json below it",
+            examples=["exports/demo/nightly/"],
+        ),
+    ]
+    format: Annotated[Literal["jsonl"], Field(description="of the results")] = "jsonl"
+
+
+class EventBridgeSink(RequestModel):
+    """An event `run.finished` on the account's default bus, source `evalward`."""
+
+    kind: Literal["eventbridge"]
+
+
+type Sink = Annotated[S3Sink | EventBridgeSink, Field(discriminator="kind")]
+
+
+class RunSink(ResponseModel):
+    """A sink of a run and how far it is."""
+
+    kind: str
+    prefix: Annotated[str | None, Field(description="of an s3 sink")]
+    format: Annotated[str | None, Field(description="of an s3 sink")]
+    state: Annotated[str, Field(description="waiting (for the report), queued, succeeded or failed")]
+    attempts: int
+    error: Annotated[str | None, Field(description="why the last attempt failed")]
+    completed_at: Instant | None
+
+
+def find_prefix_fault(prefix: str, project: str) -> str | None:
+    """Say what is wrong with the prefix of an s3 sink; None when a project may write there."""
+    home = f"exports/{project}/"
+    if not prefix.startswith(home):
+        return f"must begin with {home}"
+    segments = prefix.removesuffix("/").split("/")
+    if not _SAFE_KEY.fullmatch(prefix) or any(segment in ("", ".", "..") for segment in segments):
+        return "may have letters, digits and !_.*'()=- between single slashes, and no segment . or .."
+    return None
+
+
+def insert_sinks(transaction: Transaction, run_id: UUID, sinks: Sequence[S3Sink | EventBridgeSink]) -> list[RunSink]:
+    """Write the sinks of a new run in the transaction that makes it. No round trip, no lock."""
+    configs = [sink.model_dump(mode="json") for sink in sinks]
+    if configs:
+        transaction.submit(
+            _QUERIES["insert_run_sinks"],
+            {"tenant": transaction.tenant, "run_id": run_id, "configs": [Jsonb(config) for config in configs]},
+        )
+    return [
+        to_run_sink({"config": config, "state": "waiting", "attempts": 0, "error": None, "completed_at": None})
+        for config in configs
+    ]
+
+
+def open_sinks(transaction: Transaction, run_id: UUID) -> None:
+    """Queue the sinks of a run in the transaction that writes its report, which holds the run's row. No round trip."""
+    transaction.wake_all(_QUERIES["open_run_sinks"], {"tenant": transaction.tenant, "run_id": run_id})
+
+
+def to_run_sink(row: dict[str, Any]) -> RunSink:
+    """Make a sink of its row, or of the object that a run's row holds."""
+    config: dict[str, Any] = row["config"]
+    return RunSink(
+        kind=config["kind"],
+        prefix=config.get("prefix"),
+        format=config.get("format"),
+        state=row["state"],
+        attempts=row["attempts"],
+        error=row["error"],
+        completed_at=row["completed_at"],
+    )
