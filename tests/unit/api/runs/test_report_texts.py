@@ -121,8 +121,8 @@ def test_junit_of_a_run_without_gates_passes_and_names_the_means(make_report: Ca
 
 @pytest.mark.parametrize(
     ("number", "written"),
-    [(None, UNKNOWN), (0.0, "0"), (-0.0, "0"), (1.0, "1"), (0.61625, "0.6162"), (815.023, "815"), (1234567.0, "1,234,567"),
-     (12345.6, "12,346"), (1e-7, "1e-07"), (1e149, "1e+149"), (-0.25, "-0.25")],
+    [(None, UNKNOWN), (0.0, "0"), (-0.0, "0"), (1.0, "1"), (0.61625, "0.6162"), (815.023, "815"),
+     (1234567.0, "1,234,567"), (12345.6, "12,346"), (1e-7, "1e-07"), (1e149, "1e+149"), (-0.25, "-0.25")],
 )  # fmt: skip
 def test_numbers_have_four_significant_digits(number: float | None, written: str) -> None:
     assert write_number(number) == written
