@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-from typing import LiteralString
+from typing import TYPE_CHECKING, Literal, LiteralString
 
 import pytest
 from coordination.access import parse_token
