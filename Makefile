@@ -62,3 +62,8 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/basedpyright
 	@.venv/bin/lint-imports
 	@.venv/bin/squawk layers/coordination/src/coordination/sql/migrations/*.sql
+
+.PHONY: bench
+bench: setup ## measure beside the peers (quiet machine, redis-server), write docs/benchmarks.*
+	@$(UV) sync --frozen --quiet --group bench
+	@POWERTOOLS_LOG_LEVEL=ERROR .venv/bin/python -m bench

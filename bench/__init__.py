@@ -1,0 +1,1 @@
+"""Benchmarks beside their peers: ratios measured side by side, never asserted."""
