@@ -198,6 +198,38 @@ def read_master_secret(client: StackClient) -> str:
     return str(json.loads(secrets.get_secret_value(SecretId=name)["SecretString"])["key"])
 
 
+def test_run_is_exported_to_its_sinks_though_the_exporter_is_killed(client: StackClient, project: str) -> None:
+    client.upload(project, "answers", ROWS)
+    order = {
+        "name": "exported",
+        "dataset": {"name": "answers"},
+        "evaluators": [{"name": "exact_match"}, {"name": "length"}],
+        "sinks": [{"kind": "s3", "prefix": f"exports/{project}/nightly/"}, {"kind": "eventbridge"}],
+    }
+    run = client.expect(202, "POST", f"/v1/projects/{project}/runs", json=order)
+    assert client.wait_for_run(project, run["id"])["state"] == "succeeded"
+    client.kill_and_expire(FUNCTION)
+    client.recover()
+
+    def is_exported() -> list[dict[str, Any]] | None:
+        sinks = client.expect(200, "GET", f"/v1/projects/{project}/runs/{run['id']}")["sinks"]
+        return sinks if all(sink["completed_at"] for sink in sinks) else None
+
+    sinks = client.wait(is_exported, "the exports")
+    assert [(sink["kind"], sink["state"], sink["error"]) for sink in sinks] == [
+        ("s3", "succeeded", None),
+        ("eventbridge", "succeeded", None),
+    ]
+    folder = f"exports/{project}/nightly/{run['id']}"
+    content = client.s3.get_object(Bucket=client.stack.bucket, Key=f"{folder}/results.jsonl")["Body"].read()
+    path = f"/v1/projects/{project}/runs/{run['id']}"
+    results = client.expect(200, "GET", f"{path}/results?limit=200")["items"]
+    assert [json.loads(line) for line in content.splitlines()] == results
+    report = client.s3.get_object(Bucket=client.stack.bucket, Key=f"{folder}/report.json")["Body"].read()
+    assert json.loads(report) == client.expect(200, "GET", f"{path}/report")
+    client.forget_messages("DeliveryQueue")
+
+
 def test_storage_events_arrive_at_a_rule_of_the_account(client: StackClient, project: str) -> None:
     events = make_aws_client(client, "events")
     url = client.sqs.create_queue(QueueName=f"arrivals-{project}")["QueueUrl"]
