@@ -9,6 +9,7 @@ import api.keys.operations
 import api.projects.operations
 import api.reference.operations
 import api.runs.operations
+import api.sources.operations
 import api.webhooks.operations
 
 OPERATIONS = (
@@ -17,6 +18,7 @@ OPERATIONS = (
     *api.datasets.operations.OPERATIONS,
     *api.imports.operations.OPERATIONS,
     *api.runs.operations.OPERATIONS,
+    *api.sources.operations.OPERATIONS,
     *api.webhooks.operations.OPERATIONS,
     *api.evaluators.operations.OPERATIONS,
     *api.idempotency_claims.operations.OPERATIONS,

@@ -80,7 +80,7 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
         run=str(run_id),
         project=transaction.tenant,
         name=run["name"],
-        dataset=f"{run['dataset_name']}@{run['dataset_version']}",
+        dataset=_name_records(run),
         dataset_sha256=run["sha256"],
         config_sha256=run["config_sha256"],
         records=run["records_total"],
@@ -90,6 +90,8 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
         input_tokens=run["input_tokens"],
         output_tokens=run["output_tokens"],
         cost_usd=run["cost_usd"],
+        redactions=run["redactions"],
+        excluded_traces=run["excluded_trace_ids"],
     )
     aggregates = [
         _aggregate(evaluator, rows[evaluator.id], distributions.get(evaluator.id)) for evaluator in config.evaluators
@@ -104,6 +106,13 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
     open_sinks(transaction, run_id)
     emit_run_finished(transaction, run_id, state, gates=report["gates"])
     logger.info("run finished", extra={"run": str(run_id), "state": state})
+
+
+def _name_records(run: dict[str, Any]) -> str:
+    """Name what was evaluated, for people: a dataset's version, or a source and its window."""
+    if run["source_id"] is None:
+        return f"{run['dataset_name']}@{run['dataset_version']}"
+    return f"{run['source_id']} {format_instant(run['window_start'])}/{format_instant(run['window_end'])}"
 
 
 def _rank(evaluators: Sequence[EvaluatorConfig]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from uuid import UUID, uuid4
 
 from aws_lambda_powertools import Logger
 from coordination.database import Transaction
-from coordination.datasets import manifest_key
 from coordination.environment import Environment
 from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
 from coordination.run_endings import end_open_run
 from coordination.runs import RunFailure
+from coordination.snapshots import manifest_key_beside
 from coordination.wake_ups import WakeUp
 from records.manifest import Manifest, decode_manifest
 
@@ -89,7 +89,7 @@ def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
             transaction.submit(_WAKE_UPS["delay_wake_up"], wake_up.row_key | {"delay_seconds": _PAUSED_SECONDS})
             return
     try:
-        stored = environment.objects.read(manifest_key(wake_up.project, dispatch["sha256"]))
+        stored = environment.objects.read(manifest_key_beside(dispatch["path"]))
     except ObjectNotFoundError:
         failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
         with environment.database.transaction(wake_up.project) as transaction:

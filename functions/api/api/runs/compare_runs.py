@@ -6,7 +6,7 @@ from uuid import UUID
 from coordination.database import Transaction
 from coordination.errors import NotFoundError, RunNotFinishedError, RunWithoutReportError
 from coordination.queries import load_queries
-from coordination.runs import TERMINAL_STATES, EvaluatorConfig, RunConfig, RunDataset
+from coordination.runs import TERMINAL_STATES, EvaluatorConfig, RunConfig, to_run_dataset
 from records.evaluators import catalogue
 from records.evaluators.contract import AnyEvaluator
 from records.statistics import Moments, interval_of_paired_difference, summarize_moments
@@ -108,7 +108,7 @@ def _describe(row: dict[str, Any]) -> ComparedRun:
         id=row["id"],
         name=row["name"],
         state=row["state"],
-        dataset=RunDataset(name=row["dataset_name"], version=row["dataset_version"], sha256=row["sha256"]),
+        dataset=to_run_dataset(row),
         config_sha256=row["config_sha256"],
         finished_at=row["finished_at"],
     )

@@ -77,6 +77,7 @@ class RunQuery(PageQuery):
     label: Annotated[
         str | None, Field(max_length=301, pattern="^[^=]+=", description="only runs with this label, as key=value")
     ] = None
+    source: Annotated[str | None, Field(max_length=63, description="only runs of this source")] = None
     created_after: Annotated[Instant | None, Field(description="only runs created after this instant")] = None
 
 
@@ -197,13 +198,16 @@ class Report(ResponseModel):
     gates: list[GateOutcome]
     records: int
     usage: Usage
-    redactions: dict[str, int]
+    redactions: Annotated[dict[str, int], Field(description="replacements by kind, in the run of a source")]
     slices: list[Slice]
     worst: Annotated[list[WorstResult], Field(description="at most ten a metric")]
-    dataset: Annotated[str | None, Field(description="name@version")]
+    dataset: Annotated[str | None, Field(description="name@version; for the run of a source its window")]
     dataset_sha256: str
     config_sha256: str
     evaluator_versions: dict[str, int]
+    excluded_traces: Annotated[
+        list[str], Field(default_factory=list, description="traces of the window that were passed over by request")
+    ]
     created_at: str | None
     started_at: str | None
     finished_at: str | None
@@ -222,7 +226,7 @@ class ComparedRun(ResponseModel):
     id: UUID
     name: str
     state: str
-    dataset: RunDataset
+    dataset: Annotated[RunDataset | None, Field(description="null for the run of a source")]
     config_sha256: str
     finished_at: Instant
 

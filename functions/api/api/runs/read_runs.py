@@ -75,6 +75,7 @@ def list_runs(transaction: Transaction, query: RunQuery) -> Page[Run]:
             "state": query.state,
             "label_key": key or None,
             "label_value": value,
+            "source": query.source,
             "created_after": query.created_after,
             "after_created_at": after[0] if after else None,
             "after_id": after[1] if after else None,

@@ -312,3 +312,15 @@ class AttemptsExhaustedError(ProblemError):
     """Work was tried as often as it may be and never ended."""
 
     status, code, title = 500, "attempts_exhausted", "The work was tried too often"
+
+
+class SourceExistsError(ProblemError):
+    """A source of that id exists, or did."""
+
+    status, code, title = 409, "source_exists", "The source exists already"
+
+
+class WindowNotOpenError(ProblemError):
+    """The window of a source is decided."""
+
+    status, code, title = 409, "window_not_open", "The window is decided already"

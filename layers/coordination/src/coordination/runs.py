@@ -65,6 +65,14 @@ class RunDataset(ResponseModel):
     sha256: str
 
 
+class RunSource(ResponseModel):
+    """The window of a source that a run evaluates: start inclusive, end exclusive."""
+
+    id: str
+    window_start: Instant
+    window_end: Instant
+
+
 class Progress(ResponseModel):
     """How far a run is: `total` and `done` count records, the others results."""
 
@@ -89,7 +97,8 @@ class Run(ResponseModel):
     project: str
     name: str
     state: RunState
-    dataset: RunDataset
+    dataset: Annotated[RunDataset | None, Field(description="null for the run of a source")]
+    source: Annotated[RunSource | None, Field(description="null for the run of a dataset")] = None
     config: RunConfig
     labels: dict[str, str]
     progress: Progress
@@ -107,6 +116,20 @@ class Run(ResponseModel):
     created_by: str
 
 
+def to_run_dataset(row: Mapping[str, Any]) -> RunDataset | None:
+    """Return the dataset of a run's row; None for the run of a source."""
+    if row["dataset_name"] is None:
+        return None
+    return RunDataset(name=row["dataset_name"], version=row["dataset_version"], sha256=row["sha256"])
+
+
+def to_run_source(row: Mapping[str, Any]) -> RunSource | None:
+    """Return the source of a run's row; None for the run of a dataset."""
+    if row["source_id"] is None:
+        return None
+    return RunSource(id=row["source_id"], window_start=row["window_start"], window_end=row["window_end"])
+
+
 def to_run(row: Mapping[str, Any]) -> Run:
     """Make a run of its row (which holds `labels` as an object, `sinks` as a list and the snapshot's `sha256`)."""
     return Run(
@@ -114,7 +137,8 @@ def to_run(row: Mapping[str, Any]) -> Run:
         project=row["tenant_id"],
         name=row["name"],
         state=row["state"],
-        dataset=RunDataset(name=row["dataset_name"], version=row["dataset_version"], sha256=row["sha256"]),
+        dataset=to_run_dataset(row),
+        source=to_run_source(row),
         config=RunConfig.model_validate(row["config"]),
         labels=row["labels"],
         progress=Progress(

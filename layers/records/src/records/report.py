@@ -73,7 +73,7 @@ class RunFacts:
     project, name
         Of the run; a run may have no name.
     dataset
-        Name and version of the dataset, for people: ``questions@3``.
+        Name and version of the dataset, for people: ``questions@3``; for a source its name and window.
     dataset_sha256
         Digest of the records that were evaluated, in hex.
     config_sha256
@@ -86,6 +86,8 @@ class RunFacts:
         Used by the outputs, summed over the records that say so; ``None`` when none does.
     redactions
         Replacements by kind.
+    excluded_traces
+        Ids of traces of a source's window that were passed over by request.
     """
 
     run: str
@@ -102,6 +104,7 @@ class RunFacts:
     output_tokens: int | None = None
     cost_usd: float | None = None
     redactions: Mapping[str, int] = field(default_factory=dict[str, int])
+    excluded_traces: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +223,7 @@ def build_report(
         "dataset_sha256": facts.dataset_sha256,
         "config_sha256": facts.config_sha256,
         "evaluator_versions": {aggregate.evaluator: aggregate.version for aggregate in aggregates},
+        "excluded_traces": list(facts.excluded_traces),
         "created_at": facts.created_at,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,

@@ -29,6 +29,7 @@ INSERT INTO scheduler.estate_run_queue (tenant_id, id) VALUES (%(tenant)s::text,
 SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.sha256, r.config, r.config_sha256,
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
+       r.source_id, r.window_start, r.window_end,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -44,11 +45,12 @@ WHERE r.tenant_id = %(tenant)s::text AND r.id = %(id)s::uuid;
 SELECT state FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid;
 
 -- name: list_runs
--- Runs, newest first. state, label_key + label_value, created_after: or NULL for all; after_*: position of the page
+-- Runs, newest first. state, label_key + label_value, source, created_after: or NULL for all; after_*: position of the page
 -- before, or NULL. No lock.
 SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.sha256, r.config, r.config_sha256,
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
+       r.source_id, r.window_start, r.window_end,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -63,6 +65,7 @@ WHERE r.tenant_id = %(tenant)s::text
         SELECT 1 FROM evals.run_labels l
         WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id AND l.key = %(label_key)s::text
           AND l.value = %(label_value)s::text))
+  AND (%(source)s::text IS NULL OR r.source_id = %(source)s::text)
   AND (%(created_after)s::timestamptz IS NULL OR r.created_at > %(created_after)s::timestamptz)
   AND (%(after_created_at)s::timestamptz IS NULL
        OR (r.created_at, r.id) < (%(after_created_at)s::timestamptz, %(after_id)s::uuid))
@@ -170,7 +173,8 @@ RETURNING shards_done, shards_total, results_errors;
 -- name: read_finished_run
 -- A running run whose shards are all done, for its report; no row otherwise. Lock: its row.
 SELECT r.id, r.name, r.config, r.config_sha256, r.records_total, r.input_tokens, r.output_tokens, r.cost_usd,
-       r.created_at, r.started_at, r.dataset_name, r.dataset_version, s.sha256, clock_timestamp() AS finished_at
+       r.created_at, r.started_at, r.dataset_name, r.dataset_version, r.source_id, r.window_start, r.window_end, s.sha256,
+       s.redactions, s.excluded_trace_ids, clock_timestamp() AS finished_at
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid AND r.state = 'running'
@@ -410,6 +414,15 @@ DELETE FROM evals.run_labels WHERE tenant_id = %(tenant)s::text AND run_id = %(r
 -- name: find_run_content
 -- The content of a run's snapshot. No lock.
 SELECT sha256 FROM evals.run_snapshots WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: queue_snapshot_removal
+-- Have the objects of a source run's snapshot removed after the commit; those of a dataset are not the run's. Lock: none
+-- that is not the caller's.
+INSERT INTO coordination.wake_ups (queue, project, kind, ref_id)
+SELECT 'pull', r.tenant_id, 'snapshot_removal', r.id::text
+FROM evals.runs r
+WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid AND r.source_id IS NOT NULL
+ON CONFLICT (project, kind, ref_id) DO NOTHING;
 
 -- name: delete_run_snapshot
 -- Let go of the records that a run evaluated. Lock: the row; the caller holds the run's.

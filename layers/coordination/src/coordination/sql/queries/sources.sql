@@ -175,12 +175,12 @@ WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text AND cursor_at = %(expec
 RETURNING id;
 
 -- name: fail_open_ticks
--- End the ticks of a source that were being planned and will not be any more. until: their last tick; state: error or
--- cancelled. Lock: their rows.
+-- End the ticks of a source that were being planned and will not be any more. until: their last tick, or NULL for all;
+-- state: error or cancelled. Lock: their rows.
 UPDATE scheduler.runs
 SET state = %(state)s::text, finished_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND schedule_id = %(id)s::text AND state = 'planning'
-  AND tick_at <= %(until)s::timestamptz
+  AND (%(until)s::timestamptz IS NULL OR tick_at <= %(until)s::timestamptz)
 RETURNING id;
 
 -- name: end_graph_jobs
@@ -316,10 +316,11 @@ WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(
   AND state = 'requested';
 
 -- name: skip_windows
--- Give up windows that are open. until: their last tick, or NULL for all. Lock: their rows.
+-- Give up windows that are open. states: requested, working or both; until: their last tick, or NULL for all. Lock: their
+-- rows.
 UPDATE evals.source_windows
 SET state = 'skipped', next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
-WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state IN ('requested', 'working')
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state = ANY(%(states)s::text[])
   AND (%(until)s::timestamptz IS NULL OR tick_at <= %(until)s::timestamptz);
 
 -- name: read_excluded_traces

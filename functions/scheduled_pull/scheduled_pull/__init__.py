@@ -1,0 +1,1 @@
+"""Scheduled pulls: the pulse of sources, and the window of one source."""

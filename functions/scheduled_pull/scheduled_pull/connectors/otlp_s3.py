@@ -1,0 +1,156 @@
+"""OTLP files in S3, as the OpenTelemetry Collector's awss3 exporter writes them.
+
+Keys lie under `year=2026/month=11/day=30/hour=20/minute=10/` of the time a file was written (UTC), so a trace's spans
+are in files from its start on. A trace may be spread over several files, in no order; gzip is told by its first bytes.
+Files directly under the location, without such a prefix, are read when they were written after the window began.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from coordination.clock import Deadline
+from coordination.errors import StorageUnavailableError
+from coordination.ports.objects import ObjectNotFoundError, Objects
+
+from scheduled_pull.otlp_json import OtlpError, merge, read_traces_data
+from scheduled_pull.traces import PullFailedError, Trace, Window
+
+LOOK_BACK = timedelta(hours=1)
+"""How much earlier files are read: a trace that began before the window must be known to be none of it."""
+
+_CLOCK_SKEW = timedelta(minutes=5)
+_PAGE_SIZE = 1000
+_MAX_FILES = 20_000
+_MAX_FILE_BYTES = 64 * 1024 * 1024
+_MAX_READ_BYTES = 512 * 1024 * 1024
+_PARTITION = re.compile(
+    r"year=(\d{4})/month=(\d{1,2})/day=(\d{1,2})/hour=(\d{1,2})(?:/minute=(\d{1,2}))?/[^/]+", re.ASCII
+)
+
+
+class OtlpFiles:
+    """Traces in the files under one prefix of the bundle's bucket.
+
+    Parameters
+    ----------
+    objects
+        The bucket.
+    prefix
+        Ends with a slash.
+    deadline
+        Of the pull.
+    """
+
+    def __init__(self, objects: Objects, prefix: str, deadline: Deadline) -> None:
+        self._objects = objects
+        self._prefix = prefix
+        self._deadline = deadline
+        self._traces: dict[str, Trace] = {}
+
+    def list(self, window: Window) -> Sequence[str]:
+        """Read the files of a window and return the traces that start in it.
+
+        A trace that began in the hour before the window is known by its earlier spans and left out.
+        """
+        self._traces = {}
+        read_bytes = 0
+        try:
+            for count, key in enumerate(self._list_keys(window)):
+                if count == _MAX_FILES:
+                    raise PullFailedError(
+                        "too_many_files", f"The window has more than {_MAX_FILES} files; take a shorter window."
+                    )
+                content = self._read(key)
+                read_bytes += len(content)
+                if read_bytes > _MAX_READ_BYTES:
+                    raise PullFailedError(
+                        "files_too_large",
+                        f"The files of the window hold more than {_MAX_READ_BYTES} bytes; take a shorter window.",
+                    )
+                self._add(key, content)
+        except StorageUnavailableError as error:
+            raise PullFailedError("store_unavailable", "The bucket did not answer, or refused.") from error
+        return [trace_id for trace_id, trace in self._traces.items() if window.has(trace.start)]
+
+    def fetch(self, trace_ids: Sequence[str]) -> Sequence[Trace]:
+        """Return traces that `list` has read."""
+        return [self._traces[trace_id] for trace_id in trace_ids if trace_id in self._traces]
+
+    def _list_keys(self, window: Window) -> Iterator[str]:
+        first = window.start - LOOK_BACK - _CLOCK_SKEW
+        yield from (key for key, at in self._pages(self._prefix, "") if self._is_loose(key) and at >= first)
+        after = f"{self._prefix}year={first:%Y}/month={first:%m}/day={first:%d}/hour={first:%H}/"
+        yield from (key for key, _ in self._pages(f"{self._prefix}year=", after) if self._is_from(key, first))
+
+    def _pages(self, prefix: str, after: str) -> Iterator[tuple[str, datetime]]:
+        while True:
+            self._check_time()
+            page = self._objects.list_page(prefix, after, _PAGE_SIZE)
+            for key, written_at in page:
+                if prefix == self._prefix and key.startswith(f"{self._prefix}year="):
+                    # Partitions are listed apart, from the first one that matters.
+                    return
+                yield key, written_at
+            if len(page) < _PAGE_SIZE:
+                return
+            after = page[-1][0]
+
+    def _is_loose(self, key: str) -> bool:
+        return "/" not in key.removeprefix(self._prefix) and not key.endswith("/")
+
+    def _is_from(self, key: str, first: datetime) -> bool:
+        match = _PARTITION.fullmatch(key.removeprefix(self._prefix))
+        if match is None:
+            return False
+        year, month, day, hour, minute = (int(part) if part else 59 for part in match.groups())
+        try:
+            return datetime(year, month, day, hour, minute, 59, 999_999, tzinfo=UTC) >= first
+        except ValueError:
+            return False
+
+    def _read(self, key: str) -> bytes:
+        self._check_time()
+        try:
+            content = self._objects.read(key)
+        except ObjectNotFoundError as error:
+            raise PullFailedError("file_missing", f"The file {key} was listed and is gone.") from error
+        if content[:2] == b"\x1f\x8b":
+            content = _unzip(key, content)
+        if len(content) > _MAX_FILE_BYTES:
+            raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes.")
+        return content
+
+    def _add(self, key: str, content: bytes) -> None:
+        try:
+            for part in read_traces_data(content):
+                merge(self._traces, part)
+        except OtlpError as error:
+            raise PullFailedError("file_not_readable", f"The file {key} is no OTLP JSON: {error}.") from error
+
+    def _check_time(self) -> None:
+        if self._deadline.remaining_seconds() < 0:
+            raise PullFailedError(
+                "pull_timeout", "The files of the window were not read in time; take a shorter window."
+            )
+
+
+def _unzip(key: str, content: bytes) -> bytes:
+    """Unzip a file, one member or several, as far as the limit goes."""
+    unzipped = bytearray()
+    rest = content
+    try:
+        while rest and len(unzipped) <= _MAX_FILE_BYTES:
+            stream = zlib.decompressobj(wbits=31)
+            unzipped += stream.decompress(rest, _MAX_FILE_BYTES + 1 - len(unzipped))
+            if stream.unconsumed_tail:
+                break
+            if not stream.eof:
+                raise PullFailedError("file_not_readable", f"The file {key} ends in the middle of its gzip data.")
+            rest = stream.unused_data
+    except zlib.error as error:
+        raise PullFailedError("file_not_readable", f"The file {key} begins like gzip and is not.") from error
+    if len(unzipped) > _MAX_FILE_BYTES:
+        raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes unzipped.")
+    return bytes(unzipped)

@@ -1,0 +1,154 @@
+"""OTLP in JSON, as the OpenTelemetry Collector writes it: 64-bit integers as texts, ids in hex or base64."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import orjson
+
+from scheduled_pull.traces import Span, Trace, floor_nanoseconds
+
+_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
+_STATUS_ERROR = (2, "STATUS_CODE_ERROR")
+
+
+class OtlpError(ValueError):
+    """The text is no OTLP traces; the message says what is wrong and holds nothing of it."""
+
+
+def read_traces_data(content: bytes) -> Iterator[Trace]:
+    """Yield the parts of traces that a file holds: one TracesData, or one a line.
+
+    A trace may come in several parts, here and in other files: see `merge`.
+
+    Raises
+    ------
+    OtlpError
+        It is no OTLP JSON.
+    """
+    documents = [line for line in content.split(b"\n") if line.strip()]
+    try:
+        parsed = [_load(document) for document in documents]
+    except OtlpError:
+        # Not one a line, then one written over several lines.
+        parsed = [_load(content)]
+    for document in parsed:
+        yield from _read_document(document)
+
+
+def merge(parts: dict[str, Trace], part: Trace) -> None:
+    """Add a part of a trace to those that are known; a span that comes twice counts once, the one with an end."""
+    known = parts.get(part.trace_id)
+    if known is None:
+        parts[part.trace_id] = part
+        return
+    by_id = {span.span_id: place for place, span in enumerate(known.spans)}
+    for span in part.spans:
+        place = by_id.get(span.span_id)
+        if place is None:
+            known.spans.append(span)
+        elif known.spans[place].end is None:
+            known.spans[place] = span
+    known.resource = part.resource | known.resource
+
+
+def _load(content: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        document = _load_leniently(content)
+    if not isinstance(document, dict):
+        raise OtlpError("a line is no JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def _load_leniently(content: bytes) -> Any:
+    """Read text with half a surrogate pair or invalid UTF-8 in it, as models write it, with U+FFFD in its place."""
+    try:
+        document = json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise OtlpError("a line is not JSON") from error
+    text = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.loads(text)
+
+
+def _read_document(document: dict[str, Any]) -> Iterator[Trace]:
+    try:
+        for resource_spans in _items(document, "resourceSpans"):
+            resource = read_attributes(_items(resource_spans.get("resource") or {}, "attributes"))
+            by_trace: dict[str, list[Span]] = {}
+            scopes = [*_items(resource_spans, "scopeSpans"), *_items(resource_spans, "instrumentationLibrarySpans")]
+            for scope_spans in scopes:
+                for span in _items(scope_spans, "spans"):
+                    by_trace.setdefault(_read_id(span["traceId"], _TRACE_ID_BYTES), []).append(_read_span(span))
+            for trace_id, spans in by_trace.items():
+                yield Trace(trace_id, spans, dict(resource))
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise OtlpError(f"a span is not as OTLP has it ({type(error).__name__})") from error
+
+
+def _items(parent: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return parent.get(name) or parent.get("".join(f"_{c.lower()}" if c.isupper() else c for c in name)) or []
+
+
+def _read_span(span: dict[str, Any]) -> Span:
+    parent = span.get("parentSpanId") or span.get("parent_span_id") or ""
+    end = int(span.get("endTimeUnixNano") or 0)
+    status: Any = span.get("status") or {}
+    attributes = read_attributes(_items(span, "attributes"))
+    for event in _items(span, "events"):
+        # Messages and exceptions come as events; what an attribute says already is not overruled.
+        for name, value in read_attributes(_items(event, "attributes")).items():
+            attributes.setdefault(f"{event.get('name', 'event')}.{name}", value)
+    parent_id = _read_id(parent, _SPAN_ID_BYTES) if parent else ""
+    return Span(
+        span_id=_read_id(span["spanId"], _SPAN_ID_BYTES),
+        parent_id=None if not parent_id.strip("0") else parent_id,
+        name=str(span.get("name") or ""),
+        start=floor_nanoseconds(int(span["startTimeUnixNano"])),
+        end=floor_nanoseconds(end) if end else None,
+        attributes=attributes,
+        is_error=status.get("code") in _STATUS_ERROR,
+    )
+
+
+def _read_id(text: str, size: int) -> str:
+    """Return an id in hex, whichever of the two ways it was written."""
+    if len(text) == 2 * size:
+        return bytes.fromhex(text).hex()
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise OtlpError("an id is neither hex nor base64") from error
+    if len(raw) != size:
+        raise OtlpError("an id has another length than OTLP's")
+    return raw.hex()
+
+
+def read_attributes(attributes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return attributes as JSON values by name."""
+    return {str(one["key"]): read_value(one.get("value") or {}) for one in attributes}
+
+
+def read_value(value: dict[str, Any]) -> Any:
+    """Return an AnyValue as a JSON value."""
+    for kind, content in value.items():
+        match kind:
+            case "stringValue" | "string_value" | "bytesValue" | "bytes_value":
+                return str(content)
+            case "intValue" | "int_value":
+                return int(content)
+            case "doubleValue" | "double_value":
+                # NaN and infinities are texts in proto3 JSON, and stay texts.
+                return content if isinstance(content, str) else float(content)
+            case "boolValue" | "bool_value":
+                return bool(content)
+            case "arrayValue" | "array_value":
+                return [read_value(item) for item in _items(content, "values")]
+            case "kvlistValue" | "kvlist_value":
+                return read_attributes(_items(content, "values"))
+            case _:
+                pass
+    return None

@@ -1,0 +1,466 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import scheduled_pull.pull_source
+from coordination.clock import Deadline
+from coordination.environment import Environment
+from coordination.leases import take_lease
+from scheduled_pull.pull_source import pull_source
+from scheduled_pull.send_due_sources import send_due_sources
+
+if TYPE_CHECKING:
+    from conftest import FreshDatabase
+    from integration.sources.conftest import World
+
+HOUR, MINUTE, MICROSECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(microseconds=1)
+
+
+def test_window_becomes_a_run_with_a_report(world: World) -> None:
+    world.create(evaluators=[{"name": "length"}, {"name": "pii_leak"}], labels={"team": "support"})
+    tick = world.last_tick()
+    trace = world.add_trace(tick - 30 * MINUTE, output="write to ann@example.com")
+    world.set_cursor(tick - MINUTE)
+
+    assert world.pulse() == 1
+    world.pull()
+    world.finish_runs()
+
+    (run,) = world.runs()
+    assert run["state"] == "succeeded"
+    assert run["dataset"] is None
+    assert datetime.fromisoformat(run["source"]["window_end"]) == tick
+    assert run["labels"] == {"team": "support"}
+    assert run["created_by"] == "source:nightly"
+    report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report").json
+    assert report["redactions"] == {"email": 1}
+    assert report["records"] == 1
+    assert report["excluded_traces"] == []
+    (result, _) = world.service.get(f"/v1/projects/demo/runs/{run['id']}/results").json["items"]
+    assert result["record"] == trace
+    (window,) = world.windows()
+    assert (window["state"], window["traces"], window["run"], window["attempts"]) == ("done", 1, run["id"], 1)
+    (tick_row,) = world.database.look("SELECT state, finished_at FROM scheduler.runs")
+    assert tick_row["state"] == "completed"
+    assert tick_row["finished_at"] is not None
+    assert world.database.look("SELECT state, traces FROM scheduler.graph_jobs") == [
+        {"state": "completed", "traces": 1}
+    ]
+    assert world.service.get("/v1/projects/demo/runs", query="source=nightly").json["items"] == [run]
+    assert world.service.get("/v1/projects/demo/runs", query="source=other").json["items"] == []
+    summary = world.service.get("/v1/projects/demo/sources/nightly/summary").json
+    assert summary["last_tick"]["run_state"] == "succeeded"
+
+
+def test_empty_window_moves_the_cursor_and_makes_no_run(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert world.runs() == []
+    assert datetime.fromisoformat(world.read()["cursor"]) == tick
+    assert [window["state"] for window in world.windows()] == ["empty"]
+    assert world.database.look("SELECT state FROM scheduler.runs") == [{"state": "completed"}]
+
+
+def test_same_pulse_three_times_and_once_late_is_one_run(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    assert [world.pulse() for _ in range(3)] == [1, 0, 0]
+    for _ in range(3):
+        world.pull()
+    world.finish_runs()
+    world.pulse()
+    world.pull()
+    assert len(world.runs()) == 1
+
+
+def test_200_parallel_pulses_are_one_run_a_window(
+    world: World, make_environments: Callable[..., Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    environments = [make_environments() for _ in range(10)]
+    start = threading.Barrier(10)
+
+    def pulse(environment: Environment) -> None:
+        start.wait(30)
+        for _ in range(20):
+            send_due_sources(environment, _invocation())
+            pull_source(environment, "demo", "nightly", _invocation())
+
+    with ThreadPoolExecutor(10) as threads:
+        list(threads.map(pulse, environments))
+    assert len(world.runs()) == 1
+    assert len(world.windows()) == 1
+    assert world.database.look_up("SELECT count(*) AS n FROM scheduler.runs") == 1
+
+
+def test_traces_at_the_ends_of_a_window(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    start = tick - HOUR
+    inside = [world.add_trace(start), world.add_trace(tick - MICROSECOND)]
+    world.add_trace(tick)
+    world.add_trace(start - MICROSECOND)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    world.finish_runs()
+    (run,) = world.runs()
+    results = world.service.get(f"/v1/projects/demo/runs/{run['id']}/results").json["items"]
+    assert [result["record"] for result in results] == inside
+
+
+def test_tick_is_due_exactly_at_its_settle_time_and_not_before(world: World) -> None:
+    world.create(window={"seconds": 3600, "settle_seconds": 3600}, starting_deadline_seconds=7200)
+    tick = world.last_tick()
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert world.windows() == []
+    due = world.database.look_up("SELECT due_at FROM coordination.wake_ups WHERE kind = 'source_tick'")
+    assert due == tick + HOUR
+
+
+def test_hourly_source_after_five_hours_with_a_deadline_of_three_makes_three_reports(world: World) -> None:
+    world.create(starting_deadline_seconds=3 * 3600)
+    last = world.last_tick()
+    for hour in range(6):
+        world.add_trace(last - hour * HOUR - MINUTE)
+    world.set_cursor(last - 5 * HOUR)
+    for _ in range(6):
+        world.make_due()
+        world.pull()
+        world.finish_runs()
+    assert len(world.runs()) == 3
+    source = world.read()
+    assert (source["missed_deadline"], source["missed_overlap"]) == (2, 0)
+    assert [window["state"] for window in world.windows()] == ["missed_deadline"] * 2 + ["done"] * 3
+
+
+def test_gap_of_400_days_is_counted_at_once_and_right(world: World) -> None:
+    world.create(schedule={"cron": "* * * * *"}, window={"seconds": 60, "settle_seconds": 0},
+                 starting_deadline_seconds=120)  # fmt: skip
+    now = world.now()
+    world.set_cursor(now - timedelta(days=400))
+    world.pull()
+    source = world.read()
+    decided = datetime.fromisoformat(source["cursor"])
+    first = (now - timedelta(days=400)).replace(second=0, microsecond=0)
+    worked_on = [window for window in world.windows() if window["state"] == "empty"]
+    assert source["missed_deadline"] == (decided - first) // MINUTE - len(worked_on)
+    windows = world.windows()
+    assert windows[0]["ticks"] == source["missed_deadline"] - 50
+    assert sum(window["ticks"] for window in windows) == source["missed_deadline"] + len(worked_on)
+    assert len(windows) <= 52
+    assert world.runs() == []
+
+
+def test_nothing_starts_while_the_last_run_is_open_and_what_runs_out_is_counted_apart(world: World) -> None:
+    world.create(starting_deadline_seconds=3600)
+    last = world.last_tick()
+    for hour in range(4):
+        world.add_trace(last - hour * HOUR - MINUTE)
+    world.set_cursor(last - MINUTE)
+    world.pull()
+    (run,) = world.runs()
+    # The run is open since before the ticks that follow.
+    world.database.look("UPDATE evals.runs SET created_at = created_at - interval '6 hours'")
+    world.database.look("DELETE FROM evals.source_windows")
+    world.set_cursor(last - 4 * HOUR)
+    world.pull()
+    assert [one["id"] for one in world.runs()] == [run["id"]]
+    source = world.read()
+    assert (source["missed_deadline"], source["missed_overlap"]) == (0, 3)
+    due = world.database.look_up("SELECT due_at FROM coordination.wake_ups WHERE kind = 'source_tick'")
+    assert due > world.now()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"endTimeUnixNano": "0"}, "trace_in_progress"),
+        ({"parentSpanId": "ffffffffffffffff"}, "trace_in_progress"),
+        ({"endTimeUnixNano": "1000"}, "trace_in_progress"),
+    ],
+)
+def test_trace_in_progress_fails_the_attempt_and_is_evaluated_once_when_it_ends(
+    world: World, changes: dict[str, Any], code: str
+) -> None:
+    world.create()
+    tick = world.last_tick()
+    start = tick - MINUTE
+    trace, spans = world.make_spans(start, **changes)
+    key = "traces/demo/loose.json"
+    world.add_file(spans, at=start, key=key)
+    world.add_trace(start)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert world.runs() == []
+    (window,) = world.windows()
+    assert (window["state"], window["error_code"], window["trace_id"]) == ("working", code, trace)
+    assert world.read()["failed_attempts"] == 1
+    assert datetime.fromisoformat(world.read()["cursor"]) == tick - MINUTE
+
+    spans[0] |= {"endTimeUnixNano": spans[1]["endTimeUnixNano"], "parentSpanId": ""}
+    world.add_file(spans, at=start, key=key)
+    world.make_due()
+    world.pull()
+    world.finish_runs()
+    (run,) = world.runs()
+    assert run["progress"]["total"] == 2
+    assert world.windows()[0]["error_code"] is None
+
+
+def test_failed_attempts_never_change_the_window_and_a_never_ending_trace_is_missed_with_its_id(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    trace = world.add_trace(tick - MINUTE, endTimeUnixNano="0")
+    world.set_cursor(tick - MINUTE)
+    seen: set[tuple[str, str]] = set()
+    for _ in range(48):
+        world.make_due()
+        world.pull()
+        (window,) = world.windows()
+        seen.add((window["window"]["start"], window["window"]["end"]))
+    assert len(seen) == 1
+    assert world.read()["failed_attempts"] == 48
+    assert world.database.look("SELECT state, attempts FROM scheduler.graph_jobs") == [
+        {"state": "queued", "attempts": 48}
+    ]
+    # Its time runs out.
+    shift = {"by": 2 * HOUR}
+    world.database.look("UPDATE evals.source_windows SET tick_at = tick_at - %(by)s, window_start = window_start - %(by)s,"
+                        " window_end = window_end - %(by)s", shift)  # fmt: skip
+    world.database.look("UPDATE scheduler.runs SET tick_at = tick_at - %(by)s", shift)
+    world.set_cursor(tick - 2 * HOUR - MINUTE)
+    world.pull()
+    window = world.windows()[0]
+    assert (window["state"], window["trace_id"]) == ("missed_deadline", trace)
+    assert world.database.look("SELECT state FROM scheduler.graph_jobs ORDER BY created_at LIMIT 1") == [
+        {"state": "failed"}
+    ]
+
+
+def test_retry_waits_for_its_time_whoever_sends_messages(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE, endTimeUnixNano="0")
+    world.set_cursor(tick - MINUTE)
+    for _ in range(5):
+        world.pull()
+    assert world.read()["failed_attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [({"max_traces": 1}, "too_many_traces"), ({"max_snapshot_bytes": 1024}, "snapshot_too_large")],
+)
+def test_window_over_its_limits_is_not_cut(world: World, fields: dict[str, Any], code: str) -> None:
+    world.create(**fields)
+    tick = world.last_tick()
+    for _ in range(2):
+        world.add_trace(tick - MINUTE, output="x" * 600)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert world.runs() == []
+    assert world.windows()[0]["error_code"] == code
+    assert world.stored_keys() == []
+
+
+def test_child_that_arrives_before_its_root_waits_for_it(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    _, (root, child) = world.make_spans(tick - MINUTE)
+    world.add_file([child], at=tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert world.windows()[0]["error_code"] == "trace_in_progress"
+    world.add_file([root], at=tick, is_zipped=True)
+    world.make_due()
+    world.pull()
+    assert len(world.runs()) == 1
+
+
+def test_trace_that_began_before_the_window_is_none_of_it(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    _, (root, child) = world.make_spans(tick - HOUR - 10 * MINUTE, seconds=1200)
+    world.add_file([child], at=tick - HOUR - 9 * MINUTE)
+    world.add_file([root], at=tick - 30 * MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert [window["state"] for window in world.windows()] == ["empty"]
+
+
+def test_stale_holder_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    real = scheduled_pull.pull_source._read_window
+
+    def read_and_lose_the_lease(*arguments: Any) -> Any:
+        snapshot = real(*arguments)
+        world.database.look("UPDATE coordination.leases SET epoch = epoch + 1 WHERE name LIKE 'source_tick:%%'")
+        return snapshot
+
+    monkeypatch.setattr(scheduled_pull.pull_source, "_read_window", read_and_lose_the_lease)
+    world.pull()
+    assert world.runs() == []
+    assert datetime.fromisoformat(world.read()["cursor"]) == tick - MINUTE
+    assert [window["state"] for window in world.windows()] == ["working"]
+
+
+def test_expired_lease_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    real = scheduled_pull.pull_source._read_window
+
+    def read_too_slowly(*arguments: Any) -> Any:
+        world.database.look("UPDATE coordination.leases SET expires_at = clock_timestamp() - interval '1 second'"
+                            " WHERE name LIKE 'source_tick:%%'")  # fmt: skip
+        return real(*arguments)
+
+    monkeypatch.setattr(scheduled_pull.pull_source, "_read_window", read_too_slowly)
+    world.pull()
+    assert world.runs() == []
+
+
+def test_kill_between_snapshot_and_run_is_one_run_in_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+
+    class KilledError(BaseException):
+        pass
+
+    def die(*_arguments: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduled_pull.pull_source, "complete_attempt", die)
+        with pytest.raises(KilledError):
+            world.pull()
+    assert world.runs() == []
+    assert len(world.stored_keys()) == 2
+    world.make_due()
+    world.pull()
+    world.finish_runs()
+    assert [run["state"] for run in world.runs()] == ["succeeded"]
+    assert len(world.stored_keys()) == 2
+
+
+def test_terminated_backend_between_two_invocations_is_replaced(world: World, database: FreshDatabase) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    assert world.pulse() == 1
+    database.look("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'evalward'")
+    world.pull()
+    assert len(world.runs()) == 1
+
+
+def test_pulse_without_the_leader_lease_sends_nothing(world: World) -> None:
+    world.create()
+    world.set_cursor(world.last_tick() - MINUTE)
+    other = take_lease(world.environment.database, "source-manager", 55)
+    assert other is not None
+    assert world.pulse() == 0
+    world.database.look("UPDATE coordination.leases SET expires_at = clock_timestamp() WHERE name = 'source-manager'")
+    assert world.pulse() == 1
+    epoch = world.database.look_up("SELECT epoch FROM coordination.leases WHERE name = 'source-manager'")
+    assert epoch == other.epoch + 1
+
+
+def test_idle_sources_are_not_looked_at(world: World) -> None:
+    for number in range(5):
+        world.create(f"idle-{number}")
+    assert world.pulse() == 0
+
+
+def test_full_quota_fails_the_attempt_and_the_window_is_tried_again(world: World) -> None:
+    world.create(starting_deadline_seconds=4 * 3600)
+    world.database.look("UPDATE coordination.projects SET max_stored_runs = 1")
+    tick = world.last_tick()
+    for hour in range(2):
+        world.add_trace(tick - hour * HOUR - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    world.finish_runs()
+    world.set_cursor(tick - HOUR - MINUTE)
+    world.pull()
+    assert world.windows()[0]["error_code"] == "run_quota_exceeded"
+    assert len(world.runs()) == 1
+
+
+def test_two_projects_with_the_same_source_do_not_meet(world: World, make_project: Callable[..., str]) -> None:
+    make_project("other")
+    world.create()
+    body = world.body(location="s3://evalward-test/traces/other/")
+    assert world.service.post("/v1/projects/other/sources", body).status == 201
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.add_trace(tick - MINUTE, key="traces/other/a.json")
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    pull_source(world.environment, "other", "nightly", _invocation())
+    rows = world.database.look("SELECT tenant_id, id FROM evals.runs ORDER BY tenant_id")
+    assert [row["tenant_id"] for row in rows] == ["demo", "other"]
+    assert len({row["id"] for row in rows}) == 2
+
+
+def test_nothing_of_a_masked_value_is_anywhere(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    secrets = ["ann@example.com", "sk-ant-api03-abcDEF1234567890", "hunter2-hunter2"]
+    world.create()
+    tick = world.last_tick()
+    output = f'{{"to": "{secrets[0]}", "password": "{secrets[2]}", "note": "key {secrets[1]}"}}'
+    world.add_trace(tick - MINUTE, output=output)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    world.finish_runs()
+    (run,) = world.runs()
+    (object_key,) = [key for key in world.stored_keys() if key.endswith(".jsonl")]
+    texts = [world.environment.objects.read(key).decode() for key in world.stored_keys()]
+    texts.append("".join(capsys.readouterr()))
+    tables = world.database.look("SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n"
+                                 " ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname IN"
+                                 " ('coordination', 'scheduler', 'packs', 'evals')")  # fmt: skip
+    texts += [str(world.database.look(f"SELECT t::text FROM {table['name']} t")) for table in tables]
+    assert not [secret for secret in secrets if any(secret in text for text in texts)]
+    assert "[redacted:email]" in world.environment.objects.read(object_key).decode()
+    report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report").json
+    assert report["redactions"] == {"email": 1, "key": 1, "provider_key": 1}
+
+
+def test_deletion_of_a_run_takes_its_snapshot_along(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    world.finish_runs()
+    (run,) = world.runs()
+    assert len(world.stored_keys()) == 2
+    assert world.service.call("DELETE", f"/v1/projects/demo/runs/{run['id']}").status == 204
+    world.remove_snapshots()
+    assert world.stored_keys() == []
+    assert world.database.look("SELECT kind FROM coordination.wake_ups WHERE kind = 'snapshot_removal'") == []
+    assert len(world.stored_keys("traces/")) == 1
+
+
+def _invocation() -> Deadline:
+    return Deadline(time.monotonic() + 110.0)
