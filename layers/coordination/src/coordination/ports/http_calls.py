@@ -7,8 +7,9 @@ multicast and metadata addresses are refused unless the deployment lists the hos
 
 import ipaddress
 import socket
-import time
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -143,12 +144,15 @@ class HttpCalls:
         """Send a request to an address that was resolved; see `post`. With max_bytes 0 no body is read."""
         import urllib3
         from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import TimeoutError as HttpTimeoutError
 
-        until = time.monotonic() + timeout_seconds
         pool = _pool(destination, timeout_seconds)
         default_port = 443 if destination.scheme == "https" else 80
         host = f"[{destination.host}]" if ":" in destination.host else destination.host
         authority = host if destination.port == default_port else f"{host}:{destination.port}"
+        too_late = f"{authority} did not answer to the end within {timeout_seconds:g} s"
+        content = b""
+        cut = _Cut(pool, timeout_seconds)
         try:
             response = pool.urlopen(
                 method,
@@ -162,13 +166,20 @@ class HttpCalls:
                 timeout=urllib3.Timeout(total=timeout_seconds),
             )
             try:
-                content = _read(response, max_bytes, until) if max_bytes else b""
+                if max_bytes:
+                    content = _read(response, max_bytes)
             finally:
                 response.close()
         except HTTPError as error:
+            if cut.is_made or isinstance(error, HttpTimeoutError):
+                raise OutgoingFailedError(too_late) from error
             raise OutgoingFailedError(f"{authority} gave no usable answer ({type(error).__name__})") from error
         finally:
+            cut.call_off()
             pool.close()
+        # What was cut reads like the end of the headers or of the body.
+        if cut.is_made:
+            raise OutgoingFailedError(too_late)
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
 
     def _is_listed(self, project: str, host: str, port: int) -> bool:
@@ -231,13 +242,49 @@ def _pool(destination: Destination, timeout_seconds: float) -> Any:
     )
 
 
-def _read(response: Any, max_bytes: int, until: float) -> bytes:
+class _Cut:
+    """Shuts a pool's connection down when the time is over.
+
+    A server that sends a byte now and then keeps every single read alive, also inside the headers: the sockets'
+    own time-outs never end such a call.
+    """
+
+    def __init__(self, pool: Any, timeout_seconds: float) -> None:
+        self.is_made = False
+        self._sockets: list[socket.socket] = []
+        watch = self._watch
+
+        class WatchedConnection(pool.ConnectionCls):
+            def connect(self) -> None:
+                super().connect()
+                watch(self.sock)
+
+        pool.ConnectionCls = WatchedConnection
+        self._timer = threading.Timer(timeout_seconds, self._make)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def call_off(self) -> None:
+        """Leave the connection alone from now on."""
+        self._timer.cancel()
+
+    def _watch(self, connected: socket.socket) -> None:
+        self._sockets.append(connected)
+        if self.is_made:
+            self._make()
+
+    def _make(self) -> None:
+        self.is_made = True
+        for each in self._sockets:
+            with suppress(OSError):
+                # Not SSLSocket's own: that one takes the TLS state away from the thread that reads.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+
+def _read(response: Any, max_bytes: int) -> bytes:
     content = bytearray()
-    # A server that sends a byte now and then keeps every single read alive: the whole call has one end.
     for chunk in response.stream(_CHUNK_BYTES):
         content += chunk
         if len(content) > max_bytes:
             raise OutgoingFailedError(f"the answer has more than {max_bytes} bytes")
-        if time.monotonic() > until:
-            raise OutgoingFailedError("the answer did not end in time")
     return bytes(content)

@@ -1,0 +1,61 @@
+"""Guarded calls against servers that never come to an end."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Generator
+
+import pytest
+from coordination.ports.http_calls import HttpCalls, OutgoingFailedError
+
+ANSWER = b"HTTP/1.1 200 OK\r\nx-one: 1\r\n\r\nbody"
+
+
+@contextlib.contextmanager
+def trickling_server(at_once: bytes, forever: bytes) -> Generator[int]:
+    """Serve one connection: some bytes at once, then one of the others every 20 ms until the client is gone."""
+    gone = threading.Event()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(at_once)
+            while forever and not gone.wait(0.02):
+                connection.sendall(forever)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        gone.set()
+        thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("at_once", "forever"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\nx-one: ", b"1"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (ANSWER, b"y"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\ny\r\n"),
+    ],
+)
+def test_call_ends_in_time_though_every_read_brings_a_byte(at_once: bytes, forever: bytes) -> None:
+    with trickling_server(at_once, forever) as port:
+        calls = HttpCalls({"*": [f"127.0.0.1:{port}"]})
+        started = time.monotonic()
+        with pytest.raises(OutgoingFailedError, match="to the end within"):
+            calls.post("demo", f"http://127.0.0.1:{port}/", b"{}", {}, timeout_seconds=0.5, max_bytes=1000)
+        # Far below what the server would take, far above what the call may.
+        assert time.monotonic() - started < 5
+
+
+def test_answer_in_time_is_read_to_its_end() -> None:
+    with trickling_server(ANSWER, b"") as port:
+        calls = HttpCalls({"*": [f"127.0.0.1:{port}"]})
+        answer = calls.post("demo", f"http://127.0.0.1:{port}/", b"{}", {}, timeout_seconds=5, max_bytes=1000)
+    assert (answer.status, answer.body, answer.headers["x-one"]) == (200, b"body", "1")
