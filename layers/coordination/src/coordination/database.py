@@ -29,6 +29,7 @@ INSTALLATION = "-"
 # A socket that is silent for longer is asked once before it is trusted: a NAT may have forgotten it without a word.
 _TRUSTED_IDLE_SECONDS = 30.0
 _CONNECT_TIMEOUT_SECONDS = 5
+_BEGIN_TENANT = "SELECT scheduler_app.begin_tenant(%(tenant)s::text, %(lock_ms)s::integer, %(statement_ms)s::integer)"
 
 type Query = LiteralString | sql.SQL
 type Params = Mapping[str, Any]
@@ -120,7 +121,9 @@ class Database:
         self._used_at = 0.0
 
     @contextmanager
-    def transaction(self, tenant: str, *, is_read: bool = False) -> Generator[Transaction]:
+    def transaction(
+        self, tenant: str, *, is_read: bool = False, first: tuple[Query, Params] | None = None
+    ) -> Generator[Transaction]:
         """Run the body in one transaction of a tenant and commit; an exception rolls everything back.
 
         Parameters
@@ -129,6 +132,9 @@ class Database:
             Project id, or `-`.
         is_read
             Whether the body writes nothing, so that a lost COMMIT leaves nothing unknown.
+        first
+            A statement to send instead of the call of `begin_tenant`, which it makes itself; its parameters are
+            completed with `tenant`, `lock_ms` and `statement_ms`.
 
         Raises
         ------
@@ -142,14 +148,9 @@ class Database:
         try:
             with connection.pipeline():
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-                connection.execute(
-                    "SELECT scheduler_app.begin_tenant(%(tenant)s::text, %(lock)s::integer, %(statement)s::integer)",
-                    {
-                        "tenant": tenant,
-                        "lock": self._limits.lock_timeout_ms,
-                        "statement": self._limits.statement_timeout_ms,
-                    },
-                )
+                query, params = first or (_BEGIN_TENANT, {})
+                limits = {"lock_ms": self._limits.lock_timeout_ms, "statement_ms": self._limits.statement_timeout_ms}
+                connection.execute(query, {"tenant": tenant, **limits, **params})
                 yield transaction
                 connection.execute("COMMIT")
                 transaction.is_commit_sent = not is_read

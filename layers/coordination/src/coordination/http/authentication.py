@@ -42,14 +42,14 @@ class Opening:
     record
         The key's live record, if any.
     records_in_scope
-        Live records of the caller's scope.
+        Live records of the caller's scope; None when it was not counted.
     """
 
     principal: Principal
     project_exists: bool
     key_sha256: bytes | None
     record: Mapping[str, Any] | None
-    records_in_scope: int
+    records_in_scope: int | None
 
 
 def open_call(environment: Environment, operation: Operation, request: Request, project: str | None) -> Opening:
@@ -124,7 +124,7 @@ def _authenticate(environment: Environment, token: Token, project: str | None, k
         project_exists=row["project"] is not None,
         key_sha256=key_sha256,
         record=row if row.get("state") is not None else None,
-        records_in_scope=row.get("records") or 0,
+        records_in_scope=row.get("records"),
     )
 
 

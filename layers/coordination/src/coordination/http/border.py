@@ -28,8 +28,8 @@ from coordination.http.operation import Call, Operation, PublicPage, path_patter
 from coordination.http.request import Request, read_request, read_request_id
 from coordination.http.responses import HttpResponse, encode_answer, encode_error
 from coordination.http.validation import read_body, read_query
-from coordination.http.write_path import perform_write
-from coordination.idempotency.records import outcome_not_stored
+from coordination.http.write_path import CAPACITY_HEADER, perform_write
+from coordination.idempotency.records import count_records, outcome_not_stored
 
 logger = Logger()
 
@@ -125,25 +125,39 @@ def _respond(
     project = path.get("project")
     opening = open_call(environment, operation, request, project)
     try:
-        return _perform(operation, request, path, headers, environment, deadline, opening)
-    except PermissionDeniedError:
-        # The operation itself looked closer than its declared permission does.
-        audit_denial(environment, operation, opening.principal, project, request.request_id)
+        response = _perform(operation, request, path, environment, deadline, opening)
+    except ProblemError as error:
+        if isinstance(error, PermissionDeniedError):
+            # The operation itself looked closer than its declared permission does.
+            audit_denial(environment, operation, opening.principal, project, request.request_id)
+        if opening.key_sha256 is not None and error.status != 503:
+            headers.update(_tell_what_is_left(environment, opening, project))
         raise
+    if opening.key_sha256 is not None and CAPACITY_HEADER not in response.headers:
+        headers.update(_tell_what_is_left(environment, opening, project))
+    return response
+
+
+def _tell_what_is_left(environment: Environment, opening: Opening, project: str | None) -> Headers:
+    """Say how many more records the scope can take; a write that ran has counted for itself."""
+    records = opening.records_in_scope
+    if records is None:
+        try:
+            records = count_records(environment.database, project or INSTALLATION, opening.principal.id)
+        except ProblemError:
+            # The answer is there, only this header is not.
+            return {}
+    return {CAPACITY_HEADER: str(max(0, environment.settings.idempotency.max_records - records))}
 
 
 def _perform(
     operation: Operation,
     request: Request,
     path: Mapping[str, str],
-    headers: Headers,
     environment: Environment,
     deadline: Deadline,
     opening: Opening,
 ) -> HttpResponse:
-    left = environment.settings.idempotency.max_records - opening.records_in_scope
-    if opening.key_sha256 is not None:
-        headers["idempotency-capacity-remaining"] = str(max(0, left))
     query = read_query(request, operation.query)
     body = read_body(request, operation.body) if operation.body else None
     if len(request.content) > operation.max_content_bytes > 0:
@@ -170,8 +184,6 @@ def _perform(
                 raise
             # What a retry is told, from the first call on.
             raise outcome_not_stored() from error
-        if opening.key_sha256 is not None and "idempotency-replayed" not in response.headers:
-            headers["idempotency-capacity-remaining"] = str(max(0, left - 1))
         return response
     if operation.prepare is not None:
         call = replace(call, prepared=operation.prepare(call))

@@ -16,6 +16,9 @@ from coordination.queries import load_queries
 
 _QUERIES = load_queries("access")
 
+CAPACITY_HEADER = "idempotency-capacity-remaining"
+"""How many more records the caller's scope can take."""
+
 
 def perform_write(
     operation: Operation, contract: LocalWrite | RemoteWrite, call: Call, opening: Opening
@@ -42,7 +45,11 @@ def perform_write(
         raise
     if isinstance(outcome, StoredAnswer):
         _abandon(call)
-    return encode_replay(outcome) if isinstance(outcome, StoredAnswer) else encode_answer(outcome.result)
+        return encode_replay(outcome)
+    response = encode_answer(outcome.result)
+    if outcome.records_left is not None:
+        response.headers[CAPACITY_HEADER] = str(outcome.records_left)
+    return response
 
 
 def _abandon(call: Call) -> None:

@@ -60,10 +60,11 @@ def perform_local_write[Result](
     """
     done: tuple[Result, StoredAnswer] | None = None
     try:
-        with database.transaction(write.tenant) as transaction:
-            transaction.submit(QUERIES["claim_local_write"], write.row_key)
+        with database.transaction(write.tenant, first=(QUERIES["begin_local_write"], write.row_key)) as transaction:
             done = effect(transaction)
-            transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, done[1]))
+            stored_outcome = transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, done[1]))
+        row = stored_outcome.fetchone()
+        return Performed(done[0], row["records_left"] if row else None)
     except OutcomeUnknownError:
         record = _read_back(database, write)
         if done is None or record is None:

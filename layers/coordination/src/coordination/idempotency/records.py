@@ -1,7 +1,7 @@
 """What local and remote writes have in common: the key's record, and answering from it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -97,9 +97,19 @@ class Performed[Result]:
     ----------
     result
         What it returned.
+    records_left
+        How many more records its scope can take; None when that is not known.
     """
 
     result: Result
+    records_left: int | None = field(default=None, compare=False)
+
+
+def count_records(database: Database, tenant: str, principal: str) -> int:
+    """Return how many live records a scope holds, in a transaction of its own."""
+    with database.transaction(tenant, is_read=True) as transaction:
+        row = transaction.fetch_one(QUERIES["count_records"], {"tenant": tenant, "principal": principal})
+    return row["records"] if row else 0
 
 
 def read_outcome(database: Database, write: KeyedWrite, *, waits: bool = False) -> DictRow | None:

@@ -104,9 +104,9 @@ def perform_remote_write[Effect, Result](
     """
     _require_time(deadline, needed_seconds)
     token = uuid.uuid4()
-    stored = _claim(database, write, settings, deadline, token, reserved_bytes)
-    if stored is not None:
-        return stored
+    claimed = _claim(database, write, settings, deadline, token, reserved_bytes)
+    if isinstance(claimed, StoredAnswer):
+        return claimed
     boundary = EffectBoundary()
     try:
         # Claiming may have waited for the scope's lock, or for a new connection.
@@ -119,7 +119,7 @@ def perform_remote_write[Effect, Result](
         _release(database, write, token)
         raise
     # The effect has happened, whether or not it said so.
-    return Performed(_complete(database, write, settings, token, effect, record))
+    return Performed(_complete(database, write, settings, token, effect, record), claimed)
 
 
 def _require_time(deadline: Deadline, needed_seconds: float) -> None:
@@ -137,8 +137,8 @@ def _claim(
     deadline: Deadline,
     token: uuid.UUID,
     reserved_bytes: int,
-) -> StoredAnswer | None:
-    """Claim the key; return the stored answer when it cannot be claimed because the write has completed.
+) -> StoredAnswer | int | None:
+    """Claim the key; return the records left in the scope, if known, or the stored answer of the completed write.
 
     When the answer of the commit was lost, the token tells whether the claim is ours. If it is not, the key is claimed
     once more with the same token: should the lost commit arrive after all, one of the two finds the other.
@@ -157,10 +157,12 @@ def _claim(
     for _ in range(_ATTEMPTS):
         try:
             with database.transaction(write.tenant) as transaction:
-                transaction.submit(QUERIES["claim_remote_write"], params)
+                claimed = transaction.submit(QUERIES["claim_remote_write"], params)
+            row = claimed.fetchone()
+            return row["records_left"] if row else None
         except OutcomeUnknownError:
-            if _read_claim(database, write, token) is None:
-                continue
+            if _read_claim(database, write, token) is not None:
+                return None
         except psycopg.Error as error:
             if error.sqlstate == RECORD_EXISTS and _read_claim(database, write, token) is not None:
                 return None
@@ -168,7 +170,6 @@ def _claim(
             if stored is None:
                 raise
             return stored
-        return None
     raise DatabaseUnavailableError(
         "The connection was lost before anything was done. Repeat the write with the same Idempotency-Key.",
         retry_after_seconds=1,

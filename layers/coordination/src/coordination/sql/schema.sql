@@ -621,10 +621,24 @@ BEGIN
 END
 $$;
 
+-- Opens the transaction of a local-mode keyed write: `begin_tenant` and the claim in one statement. Raises as both do.
+CREATE FUNCTION coordination.begin_local_write(
+    scope_tenant text, lock_timeout_ms integer, statement_timeout_ms integer, scope_principal text, key_digest bytea)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM scheduler_app.begin_tenant(scope_tenant, lock_timeout_ms, statement_timeout_ms);
+    PERFORM coordination.claim_local_write(scope_tenant, scope_principal, key_digest);
+END
+$$;
+
 -- Who calls with which key, and what is known of the Idempotency-Key: one row, none when the API key is unknown. It sets
 -- the tenant for its own statement's transaction, so that a keyed call is opened in one statement, like any other; it
 -- writes nothing, and so it serves under any isolation. Its plans are kept for the session, where the same statements
--- sent as text would be planned at each call. `state` and what belongs to a record are NULL when there is no live one.
+-- sent as text would be planned at each call. `state` and what belongs to a record are NULL when there is no live one,
+-- and so is `records`, the count of the scope: a write that runs counts for itself.
 CREATE FUNCTION coordination.open_keyed_call(
     caller_id text, caller_secret_sha256 bytea, named_project text, scope_tenant text, key_digest bytea)
     RETURNS TABLE (
@@ -638,9 +652,10 @@ BEGIN
     PERFORM set_config('app.tenant_id', scope_tenant, true);
     RETURN QUERY
     SELECT k.id, k.name, k.grants, k.expires_at <= clock_timestamp(), p.id,
-           (SELECT count(*)::integer FROM coordination.idempotency_records c
-            WHERE c.tenant_id = scope_tenant AND c.principal = 'key:' || caller_id
-              AND c.expires_at > clock_timestamp()),
+           CASE WHEN r.id IS NOT NULL THEN (
+               SELECT count(*)::integer FROM coordination.idempotency_records c
+               WHERE c.tenant_id = scope_tenant AND c.principal = 'key:' || caller_id
+                 AND c.expires_at > clock_timestamp()) END,
            r.id, r.operation, r.fingerprint, r.state, r.status, r.headers, r.body, r.claimed_at,
            ceil(extract(epoch FROM r.deadline_at - clock_timestamp()))::bigint
     FROM coordination.api_keys k
@@ -686,6 +701,7 @@ REVOKE ALL ON FUNCTION coordination.complete_remote_write(
 REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
@@ -693,6 +709,7 @@ GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
 GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) TO evalward_app;
 
 -- ==================== evals: deletion and retention ================================================================
 

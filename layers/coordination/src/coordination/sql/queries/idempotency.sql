@@ -6,10 +6,11 @@ FROM coordination.idempotency_records r
 WHERE r.tenant_id = %(tenant)s::text AND r.principal = %(principal)s::text AND r.key_sha256 = %(key_sha256)s::bytea
   AND r.expires_at > clock_timestamp();
 
--- name: claim_local_write
--- First statement of a keyed local write. Raises EW101 (in progress) or EW102 (a live record exists).
--- Lock: transaction-level try-lock on the key, never waits.
-SELECT coordination.claim_local_write(%(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea);
+-- name: begin_local_write
+-- First statement after BEGIN of a keyed local write: tenant, time-outs and claim. Raises EW101 (in progress) or EW102 (a
+-- live record exists). lock_ms, statement_ms: milliseconds. Lock: transaction-level try-lock on the key, never waits.
+SELECT coordination.begin_local_write(
+    %(tenant)s::text, %(lock_ms)s::integer, %(statement_ms)s::integer, %(principal)s::text, %(key_sha256)s::bytea);
 
 -- name: store_outcome
 -- Last statement of a keyed local write; returns the records left in the scope. Raises EW103 at the cap.
@@ -20,9 +21,14 @@ SELECT coordination.store_outcome(
     %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
     %(max_records)s::integer, %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS records_left;
 
+-- name: count_records
+-- Live records of a scope, for the capacity header. No lock.
+SELECT count(*) AS records FROM coordination.idempotency_records
+WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND expires_at > clock_timestamp();
+
 -- name: open_keyed_call
--- The caller, the project that the path names, the live record of the Idempotency-Key and the count of its scope, in one
--- row; none when the API key is unknown. key_id: 16 hex digits; secret_sha256, key_sha256: 32 bytes; project: id or NULL;
+-- The caller, the project that the path names, the live record of the Idempotency-Key and with it the count of its scope,
+-- in one row; none when the API key is unknown. key_id: 16 hex digits; secret_sha256, key_sha256: 32 bytes; project: id or NULL;
 -- tenant: of the scope. Without a live record its columns are NULL. No lock.
 SELECT caller, caller_name, grants, is_expired, project, records, id, operation, fingerprint, state, status, headers,
        body, claimed_at, deadline_seconds
