@@ -22,6 +22,7 @@ import delivery.handler
 import pytest
 import retention_sweep.handler
 import run_evaluation.handler
+import scheduled_pull.handler
 import schema_migration.handler
 from coordination.access import parse_token
 from coordination.environment import Environment, make_environment
@@ -55,6 +56,7 @@ HANDLERS: dict[str, Callable[[Any, Any], Any]] = {
     "run_evaluation": run_evaluation.handler.lambda_handler,
     "delivery": delivery.handler.lambda_handler,
     "retention_sweep": retention_sweep.handler.lambda_handler,
+    "scheduled_pull": scheduled_pull.handler.lambda_handler,
     "schema_migration": schema_migration.handler.lambda_handler,
 }
 NO_FAILURES = {"batchItemFailures": []}
@@ -123,6 +125,7 @@ def world(database: FreshDatabase, sent: SentMessages, monkeypatch: pytest.Monke
         run_evaluation.handler,
         delivery.handler,
         retention_sweep.handler,
+        scheduled_pull.handler,
     ):
         monkeypatch.setattr(border, "load_environment", lambda: environment)
     with mock_aws():
@@ -382,6 +385,24 @@ def test_sweep_of_idempotency_records_leaves_those_that_live(world: FreshDatabas
     feed("retention_sweep.idempotency")
 
     assert world.look_up("SELECT count(*) FROM coordination.idempotency_records") == 0
+
+
+def test_source_that_is_due_is_sent_and_what_does_not_exist_is_acknowledged(
+    world: FreshDatabase, sent: SentMessages
+) -> None:
+    world.look(
+        "INSERT INTO coordination.wake_ups (queue, project, kind, ref_id)"
+        " VALUES ('pull', 'demo', 'source_tick', 'nightly')"
+    )
+
+    assert [feed("scheduled_pull.pulse") for _ in range(2)] == [{"sent": 1}, {"sent": 0}]
+
+    message = {"kind": "source_tick", "project": "demo", "ref_id": "nightly"}
+    assert [body for _, body in sent.messages] == [message]
+    for case in ("source_tick_message", "snapshot_removal_message"):
+        assert feed(f"scheduled_pull.{case}") == NO_FAILURES
+    assert len(feed("scheduled_pull.unknown_message")["batchItemFailures"]) == 1
+    assert world.look_up("SELECT count(*) FROM coordination.wake_ups") == 0
 
 
 def test_unknown_sweep_is_an_error(world: FreshDatabase) -> None:

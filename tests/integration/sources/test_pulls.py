@@ -239,8 +239,11 @@ def test_failed_attempts_never_change_the_window_and_a_never_ending_trace_is_mis
     ]
     # Its time runs out.
     shift = {"by": 2 * HOUR}
-    world.database.look("UPDATE evals.source_windows SET tick_at = tick_at - %(by)s, window_start = window_start - %(by)s,"
-                        " window_end = window_end - %(by)s", shift)  # fmt: skip
+    world.database.look(
+        "UPDATE evals.source_windows SET tick_at = tick_at - %(by)s, window_start = window_start - %(by)s,"
+        " window_end = window_end - %(by)s",
+        shift,
+    )
     world.database.look("UPDATE scheduler.runs SET tick_at = tick_at - %(by)s", shift)
     world.set_cursor(tick - 2 * HOUR - MINUTE)
     world.pull()

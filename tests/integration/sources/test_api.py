@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import urllib.parse
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from coordination.clock import format_instant
+
+if TYPE_CHECKING:
+    from integration.sources.conftest import World
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+SOURCES = "/v1/projects/demo/sources"
+
+
+def path_of(start: datetime, action: str) -> str:
+    return f"nightly/windows/{format_instant(start)}/{action}"
+
+
+def due_at(world: World) -> Any:
+    rows = world.database.look("SELECT due_at FROM coordination.wake_ups WHERE kind = 'source_tick'")
+    return rows[0]["due_at"] if rows else None
+
+
+def test_source_is_created_complete_and_wakes_up_at_its_next_tick(world: World) -> None:
+    source = world.create(window={"seconds": 3600}, starting_deadline_seconds=720)
+    assert source["window"] == {"seconds": 3600, "settle_seconds": 600}
+    assert (source["max_traces"], source["max_snapshot_bytes"]) == (1000, 64 * 1024 * 1024)
+    assert "password" in source["redaction"]["mask_keys"]
+    assert "email" in source["redaction"]["patterns"]
+    assert source["next_tick"] > source["cursor"]
+    assert due_at(world) == datetime.fromisoformat(source["next_tick"]) + 10 * MINUTE
+    assert world.read() == source
+    assert world.service.get(SOURCES).json["items"] == [source]
+    (stored,) = world.database.look("SELECT cron_sets, grammar_version FROM scheduler.schedules")
+    assert stored["grammar_version"] == 1
+    assert stored["cron_sets"]["hours"] == list(range(24))
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "word"),
+    [
+        ({"schedule": {"cron": "@daily"}}, "/schedule/cron", "five"),
+        ({"schedule": {"cron": "0 0 31 2 *"}}, "/schedule/cron", "never"),
+        ({"window": {"seconds": 59}}, "/window/seconds", "60"),
+        ({"window": {"seconds": 604_801}}, "/window/seconds", "604800"),
+        ({"window": {"seconds": 60, "settle_seconds": 3600}}, "", "3720"),
+        ({"max_traces": 10_001}, "/max_traces", "10000"),
+        ({"policy": {"sample": 1}}, "/policy", "policies"),
+        ({"backfill": True}, "/backfill", "backfill"),
+        ({"write_back": None}, "/write_back", "writing"),
+        ({"connector": "ftp"}, "/connector", "otlp_s3"),
+        ({"location": "s3://evalward-test/traces/other/"}, "/location", "traces/demo/"),
+        ({"location": "s3://evalward-test/datasets/demo/"}, "/location", "traces/demo/"),
+        ({"location": "s3://elsewhere/traces/demo/"}, "/location", "traces/demo/"),
+        ({"location": "s3://evalward-test/traces/demo-2/"}, "/location", "traces/demo/"),
+        ({"location": "s3://evalward-test/traces/demo/../other/"}, "/location", "traces/demo/"),
+        ({"location": "s3://evalward-test/traces/demo/%2e%2e/"}, "/location", "traces/demo/"),
+        ({"evaluators": [{"name": "no_such"}]}, "/evaluators/0/name", "no evaluator"),
+        ({"gates": [{"metric": "other", "stat": "mean", "min": 1}]}, "/gates/0/metric", "other"),
+        ({"redaction": {"custom": [{"name": "a", "pattern": "(?=x)"}]}}, "/redaction/custom/0/pattern", "RE2"),
+        ({"redaction": {"drop_fields": ["$..x"]}}, "/redaction/drop_fields", "path"),
+        ({"mapping": {"no_field": "x"}}, "/mapping", "context"),
+        ({"mapping": {"input": "/a~2"}}, "/mapping", ""),
+        ({"id": "Bad Id"}, "/id", "match"),
+    ],
+)
+def test_source_that_cannot_be_is_refused_at_its_place(
+    world: World, fields: dict[str, Any], pointer: str, word: str
+) -> None:
+    for path in (SOURCES, f"{SOURCES}:preview"):
+        reply = world.service.post(path, world.body() | fields)
+        assert (reply.status, reply.code) == (400, "invalid_request"), reply.json
+        errors = [error for error in reply.json["errors"] if error["pointer"].startswith(pointer)]
+        assert errors
+        assert any(word in error["message"] for error in errors), errors
+    assert world.database.look("SELECT id FROM scheduler.schedules") == []
+
+
+def test_id_stays_taken_by_a_retired_source(world: World) -> None:
+    world.create()
+    assert world.service.post(SOURCES, world.body()).code == "source_exists"
+    assert world.service.call("DELETE", f"{SOURCES}/nightly").status == 204
+    assert due_at(world) is None
+    assert world.service.call("DELETE", f"{SOURCES}/nightly").status == 404
+    assert world.service.get(f"{SOURCES}/nightly").status == 404
+    assert world.service.get(SOURCES).json["items"] == []
+    assert world.service.post(SOURCES, world.body()).code == "source_exists"
+    world.pull()
+    assert world.database.look_up("SELECT count(*) FROM evals.sources") == 1
+
+
+def test_edited_cron_pause_and_resume_let_ticks_count_from_now_on(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    trace = world.add_trace(tick - MINUTE, endTimeUnixNano="0")
+    for change in (
+        lambda: world.service.call("PATCH", f"{SOURCES}/nightly", {"schedule": {"cron": "0 0 1 * *"}}),
+        lambda: world.service.call("PATCH", f"{SOURCES}/nightly", world_cron(world)),
+        lambda: world.act("nightly/pause"),
+        lambda: world.act("nightly/resume"),
+    ):
+        before = world.now()
+        reply = change()
+        assert reply.status == 200, reply.json
+        assert datetime.fromisoformat(reply.json["cursor"]) >= before
+        world.make_due()
+        world.pull()
+        assert world.windows() == []
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert [window["trace_id"] for window in world.windows()] == [trace]
+    world.act("nightly/pause")
+    assert [window["state"] for window in world.windows()] == ["skipped"]
+    assert world.database.look("SELECT state FROM scheduler.runs") == [{"state": "cancelled"}]
+    assert world.database.look("SELECT state FROM scheduler.graph_jobs") == [{"state": "canceled"}]
+    world.make_due()
+    world.pull()
+    assert due_at(world) is None
+    assert world.act("nightly/pause").json["cursor"] == world.read()["cursor"]
+
+
+def world_cron(world: World) -> dict[str, Any]:
+    return {"schedule": world.body()["schedule"]}
+
+
+def test_edit_that_leaves_the_ticks_alone_leaves_the_cursor_alone(world: World) -> None:
+    source = world.create()
+    minute = world.last_tick().minute
+    body = {"max_traces": 5, "schedule": {"cron": f"{minute:02} 0-23 * * 0-7"}, "labels": {"a": "b"}}
+    edited = world.service.call("PATCH", f"{SOURCES}/nightly", body).json
+    assert edited["cursor"] == source["cursor"]
+    assert (edited["max_traces"], edited["labels"]) == (5, {"a": "b"})
+    assert world.service.call("PATCH", f"{SOURCES}/nightly", {"labels": None}).status == 400
+    assert world.service.call("PATCH", f"{SOURCES}/nightly", {"window": {"seconds": 1}}).pointers == ["/window/seconds"]
+
+
+def test_edit_while_a_pull_reads_makes_it_write_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    import scheduled_pull.pull_source as pulls
+
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    real = pulls._read_window
+
+    def read_while_paused(*arguments: Any) -> Any:
+        snapshot = real(*arguments)
+        world.act("nightly/pause")
+        return snapshot
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pulls, "_read_window", read_while_paused)
+        world.pull()
+    assert world.runs() == []
+    assert [window["state"] for window in world.windows()] == ["skipped"]
+
+
+def test_preview_stores_nothing(world: World) -> None:
+    body = world.body(schedule={"cron": "0 2 * * *"}, window={"seconds": 86_400})
+    reply = world.act("x", query="").status
+    assert reply in (404, 405)
+    preview = world.service.post(f"{SOURCES}:preview", body, query="after=2026-11-30T00:00:00Z").json
+    assert preview["next_ticks"][:2] == ["2026-11-30T02:00:00Z", "2026-12-01T02:00:00Z"]
+    assert len(preview["next_ticks"]) == 5
+    assert preview["next_window"] == {"start": "2026-11-29T02:00:00Z", "end": "2026-11-30T02:00:00Z"}
+    assert world.service.get(SOURCES).json["items"] == []
+    source = world.create()
+    assert world.act("nightly/preview").json["next_ticks"][0] == source["next_tick"]
+    late = urllib.parse.quote("9999-12-31T23:59:59Z")
+    assert world.act("nightly/preview", query=f"after={late}").json == {"next_ticks": [], "next_window": None}
+
+
+def test_missed_window_is_run_by_hand_and_a_done_one_again(world: World) -> None:
+    world.create(starting_deadline_seconds=3600)
+    tick = world.last_tick()
+    world.add_trace(tick - 2 * HOUR - MINUTE)
+    world.set_cursor(tick - 3 * HOUR)
+    world.pull()
+    start = tick - 3 * HOUR
+    assert [window["state"] for window in world.windows()][:1] == ["missed_deadline"]
+    for count in (1, 2):
+        reply = world.act(path_of(start, "run"), {}, idempotency_key=f"by-hand-{count}")
+        assert reply.status == 202, reply.json
+        assert reply.json["requested_by"].startswith("key:")
+        world.pull()
+        world.finish_runs()
+        assert len(world.runs()) == count
+    (window,) = [one for one in world.windows() if datetime.fromisoformat(one["window"]["start"]) == start]
+    assert (window["state"], window["run"]) == ("done", world.runs()[1]["id"])
+    events = world.database.look("SELECT operation FROM coordination.audit_events WHERE operation LIKE 'sources.run%%'")
+    assert len(events) == 2
+
+
+def test_window_inside_a_gap_is_run_by_hand(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - 200 * HOUR)
+    world.pull()
+    start = tick - 150 * HOUR
+    world.add_trace(start + MINUTE)
+    assert world.act(path_of(start, "run"), {}).status == 202
+    assert world.act(path_of(start + MINUTE, "run"), {}).status == 404
+    assert world.act(path_of(tick - 300 * HOUR, "run"), {}).status == 404
+    world.pull()
+    assert len(world.runs()) == 1
+
+
+def test_poisoned_trace_is_passed_over_and_the_report_says_so(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    trace = world.add_trace(tick - MINUTE, endTimeUnixNano="0")
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    reply = world.act(path_of(tick - HOUR, "run"), {"exclude_trace_ids": [trace]})
+    assert (reply.status, reply.json["state"]) == (202, "working")
+    world.pull()
+    world.finish_runs()
+    (run,) = world.runs()
+    report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report").json
+    assert report["excluded_traces"] == [trace]
+    assert report["records"] == 1
+    assert datetime.fromisoformat(world.read()["cursor"]) == tick
+
+
+def test_window_run_by_hand_that_never_ends_is_given_up_at_its_deadline(world: World) -> None:
+    world.create(starting_deadline_seconds=3600)
+    tick = world.last_tick()
+    world.add_trace(tick - 2 * HOUR - MINUTE, endTimeUnixNano="0")
+    world.set_cursor(tick - 3 * HOUR)
+    world.pull()
+    world.act(path_of(tick - 3 * HOUR, "run"), {})
+    world.pull()
+    assert world.windows()[0]["state"] == "requested"
+    world.database.look("UPDATE evals.source_windows SET deadline_at = clock_timestamp() WHERE deadline_at IS NOT NULL")
+    world.make_due()
+    world.pull()
+    window = world.windows()[0]
+    assert (window["state"], window["error_code"]) == ("missed_deadline", "trace_in_progress")
+
+
+def test_window_that_is_being_tried_is_skipped(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE, endTimeUnixNano="0")
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    reply = world.act(path_of(tick - HOUR, "skip"))
+    assert (reply.status, reply.json["state"]) == (200, "skipped")
+    assert datetime.fromisoformat(world.read()["cursor"]) == tick
+    assert world.act(path_of(tick - HOUR, "skip")).code == "window_not_open"
+    assert world.act(path_of(tick, "skip")).status == 404
+    assert world.act("nightly/windows/yesterday/skip").status == 404
+    world.make_due()
+    world.pull()
+    assert due_at(world) == tick + HOUR
+
+
+def test_ledger_pages_newest_first(world: World) -> None:
+    world.create()
+    world.set_cursor(world.last_tick() - 12 * HOUR)
+    world.pull()
+    seen: list[str] = []
+    query = "limit=5"
+    while True:
+        page = world.service.get(f"{SOURCES}/nightly/windows", query=query).json
+        seen += [window["tick"] for window in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        query = f"limit=5&cursor={page['next_cursor']}"
+    assert seen == sorted(set(seen), reverse=True)
+    assert len(seen) == 12
+    missed = world.service.get(f"{SOURCES}/nightly/windows", query="state=missed_deadline").json["items"]
+    assert len(missed) == 11
+    assert world.service.get(f"{SOURCES}/none/windows").status == 404
+
+
+def test_summary_is_that_of_the_latest_tick_that_is_kept(world: World) -> None:
+    world.create()
+    assert world.service.get(f"{SOURCES}/nightly/summary").json["last_tick"] is None
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    last = world.service.get(f"{SOURCES}/nightly/summary").json["last_tick"]
+    assert (last["state"], last["run_state"], last["records"]) == ("queued", "pending", 1)
+    world.service.call("POST", f"/v1/projects/demo/runs/{last['run']}/cancel")
+    last = world.service.get(f"{SOURCES}/nightly/summary").json["last_tick"]
+    assert (last["state"], last["run_state"]) == ("cancelled", "cancelled")
+    world.database.look("DELETE FROM scheduler.runs")
+    assert world.service.get(f"{SOURCES}/nightly/summary").json["last_tick"] is None
