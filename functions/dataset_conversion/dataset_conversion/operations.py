@@ -4,6 +4,7 @@ from coordination.database import Transaction
 from coordination.datasets import Dataset, Validation
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from pydantic import RootModel
+from records.row_fields import ALIASES, FIELDS
 
 from dataset_conversion.conversion import Conversion
 from dataset_conversion.finalize_upload import (
@@ -22,6 +23,13 @@ from dataset_conversion.upload_dataset import (
 )
 
 MAX_UPLOAD_BYTES = 4 * 1024 * 1024
+_ROWS = (
+    "One record a line (JSONL) or row (Parquet), with an input or an output. "
+    f"Its fields: {', '.join(FIELDS)}; without an id it gets one. A field that a row lacks is filled from the first "
+    "of its aliases there: "
+    + "; ".join(f"{field} from {', '.join(names)}" for field, names in ALIASES.items())
+    + ". Every other name becomes metadata"
+)
 
 
 class DatasetOrValidation(RootModel[Dataset | Validation]):
@@ -69,6 +77,7 @@ OPERATIONS = (
         permission="datasets.write",
         query=UploadQuery,
         max_content_bytes=MAX_UPLOAD_BYTES,
+        content_meaning=_ROWS,
         too_large_advice=(
             "Send a larger file (up to 64 MiB) the presigned way: POST …/uploads, PUT the file to its URL, POST "
             "…/finalize; or put it into the bucket under datasets/incoming/<project>/."

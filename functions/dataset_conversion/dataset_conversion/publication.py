@@ -135,8 +135,10 @@ def _convert(file: File, canonical: IO[bytes] | None, limits: Limits) -> Convers
         rows = [
             {"row": one.row, "field": one.field, "reason": one.reason, "message": one.message} for one in error.errors
         ]
+        first = error.errors[0]
+        place = f", in row {first.row}" if first.row is not None else ""
         raise DatasetRefusedError(
-            f"{len(rows)} error{'s' if len(rows) > 1 else ''}; the first: {error.errors[0].message}. Nothing was "
+            f"{len(rows)} error{'s' if len(rows) > 1 else ''}; the first{place}: {first.message}. Nothing was "
             "published; correct the file and send it again.",
             errors=rows,
         ) from error

@@ -28,7 +28,7 @@ def _parse_mapping(value: object) -> object:
 class UploadQuery(QueryModel):
     """How the body is read and what it becomes."""
 
-    name: DatasetName
+    name: Annotated[DatasetName, Field(description="of the dataset; another content under it is its next version")]
     format: Annotated[FileFormat, Field(description="the content type is not looked at: this decides")]
     validate_only: Annotated[bool, Field(description="check and count, publish nothing")] = False
     mapping: Annotated[

@@ -34,6 +34,11 @@ OPERATIONS = (
         max_content_bytes=MAX_BODY_BYTES,
         too_large_advice="Publish a dataset and create a run instead.",
         content_type=NDJSON,
+        content_meaning=(
+            'The settings in the first line, as {"evaluators": [{"name": "exact_match"}]}; outputs are fetched with '
+            '"target": {"kind": "http", "url": …}. Then one record a line, with the fields and aliases of a dataset. '
+            "Answered with a line a record, and the summary in the last"
+        ),
         responses={200: None},
         idempotency=RemoteWrite(
             act=_evaluate,

@@ -23,7 +23,7 @@ class CreateWebhook(RequestModel):
         Field(
             min_length=1,
             max_length=2000,
-            description="a public https address; others only where the deployment lists the host",
+            description="a public https address; others only if the deployment lists the host: OutgoingAllowedHosts",
             examples=["https://ci.example.com/hooks/evalward"],
         ),
     ]

@@ -163,7 +163,10 @@ class RowFields:
         if not plan.is_complete and (
             plan.is_complete is False or (row.get("input") is None and row.get("output") is None)
         ):
-            message = "the row has neither an input nor an output: name one, use an alias, or give a mapping"
+            message = (
+                "the row has neither an input nor an output: name one, use an alias (as prompt or response), or give a "
+                "mapping"
+            )
             problems = [*(problems or ()), RowProblem(plan.input_pointer, "missing_input", message)]
         for field, pointer in plan.checked:
             value = row.get(field)

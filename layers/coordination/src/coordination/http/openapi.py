@@ -14,7 +14,8 @@ from coordination.version import VERSION
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
-    "Evaluation pipelines that survive retries, crashes and time. Every write takes an `Idempotency-Key`: repeated "
+    "Evaluation pipelines that survive retries, crashes and time. Send your API key with every request: "
+    "`Authorization: Bearer ew_…`. Every write takes an `Idempotency-Key`: repeated "
     "with the same request it is answered from the stored outcome (`Idempotency-Replayed: true`), with another request "
     "it is refused (422 `idempotency_key_reused`). Errors are `application/problem+json` with a stable `code`."
 )
@@ -106,7 +107,10 @@ def _describe(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     elif operation.max_content_bytes:
         described["requestBody"] = {
             "required": True,
-            "description": f"the file, at most {operation.max_content_bytes} bytes; the content type is not looked at",
+            "description": (
+                f"{operation.content_meaning}. At most {operation.max_content_bytes} bytes; the content type is not "
+                "looked at."
+            ),
             "content": {operation.content_type: {"schema": {"type": "string", "format": "binary"}}},
         }
     return described

@@ -187,6 +187,8 @@ class Operation:
         For a raw upload: the largest body, in bytes. Its content type is not looked at.
     content_type
         Of a raw upload, as documented; it is not looked at.
+    content_meaning
+        Of a raw upload: what is in it, for the documentation.
     too_large_advice
         What to do with a larger one.
     responses
@@ -216,6 +218,7 @@ class Operation:
     body: type[BaseModel] | None = None
     max_content_bytes: int = 0
     content_type: str = "application/octet-stream"
+    content_meaning: str = "The file"
     too_large_advice: str = ""
     responses: Mapping[int, type[BaseModel] | None] = field(default_factory=dict[int, type[BaseModel] | None])
     audited_as: Literal["allowed", "reconciled"] = "allowed"

@@ -77,6 +77,9 @@ def _explain(detail: Mapping[str, Any]) -> str:
             return "the field is required"
         case "value_error":
             return str(detail["ctx"]["error"])
+        case "too_short":
+            least = detail["ctx"]["min_length"]
+            return f"needs at least {least} item{'s' if least > 1 else ''}"
         case "string_pattern_mismatch":
             return f"must match {detail['ctx']['pattern']}"
         case _:

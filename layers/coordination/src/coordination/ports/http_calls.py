@@ -103,7 +103,8 @@ class HttpCalls:
         for address in addresses:
             if not is_listed and not _is_public(address):
                 raise OutgoingRefusedError(
-                    f"{host} leads to an address that is not public; the deployment must list it as an allowed host"
+                    f"{host} leads to an address that is not public; the deployment must list it as an allowed host "
+                    "(OutgoingAllowedHosts)"
                 )
         path = parts.path or "/"
         return Destination(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path, addresses[0])
