@@ -1,9 +1,10 @@
+import time
 from typing import Annotated, Any
 
 import pytest
 from coordination.errors import InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
 from coordination.http.request import Request
-from coordination.http.validation import json_pointer, read_body, read_query
+from coordination.http.validation import json_pointer, parse_json_object, read_body, read_query
 from coordination.models import Instant, QueryModel, RequestModel
 from pydantic import Field
 
@@ -107,6 +108,31 @@ def test_what_a_lenient_parser_would_take_is_refused(body: str, words: str) -> N
 )
 def test_neighbours_of_what_is_refused_are_taken(body: str) -> None:
     assert read_body(request(body.encode()), Body).name == "a"
+
+
+def test_many_names_of_which_one_stands_twice_are_refused_at_once() -> None:
+    names = ",".join(f'"{number:x}":1' for number in range(60_000))
+    started = time.process_time()
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_json_object(f'{{"id":1,{names},"id":2}}')
+    # Compared pair by pair these take half a minute.
+    assert time.process_time() - started < 5
+    assert [fault["pointer"] for fault in caught.value.errors] == ["/id"]
+
+
+def test_names_that_stand_twice_are_listed_up_to_a_bound() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_json_object("{" + ",".join(f'"{number % 100}":1' for number in range(200)) + "}")
+    assert len(caught.value.errors) == 20
+
+
+def test_fault_in_a_name_is_named_by_the_place_of_the_name() -> None:
+    class Labelled(RequestModel):
+        labels: dict[Annotated[str, Field(min_length=2)], str]
+
+    with pytest.raises(InvalidRequestError) as caught:
+        read_body(request(b'{"labels": {"/": "x"}}'), Labelled)
+    assert [fault["pointer"] for fault in caught.value.errors] == ["/labels/~1"]
 
 
 def test_body_that_is_not_utf_8_says_where() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Never, cast
 
@@ -61,12 +62,17 @@ def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
 def read_faults(error: ValidationError) -> list[Fault]:
     """Turn pydantic's errors into pointers and messages; values are not repeated, they may be secret."""
     details = error.errors(include_url=False, include_context=True, include_input=False)
-    return [Fault(json_pointer(detail["loc"]), _explain(detail)) for detail in details[:_MAX_FAULTS]]
+    return [Fault(json_pointer(_place(detail["loc"])), _explain(detail)) for detail in details[:_MAX_FAULTS]]
 
 
 def json_pointer(location: Sequence[str | int]) -> str:
     """Write a location as a JSON Pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _place(location: Sequence[str | int]) -> Sequence[str | int]:
+    # pydantic marks a fault in a name, rather than in what stands under it, by one more part.
+    return location[:-1] if location and location[-1] == "[key]" else location
 
 
 def _explain(detail: Mapping[str, Any]) -> str:
@@ -146,10 +152,9 @@ def _holds_nul(value: Any) -> bool:
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise InvalidRequestError.at(
-            [Fault(json_pointer([name]), "the name stands twice in one object") for name in twice]
+            [Fault(json_pointer([name]), "the name stands twice in one object") for name in twice[:_MAX_FAULTS]]
         )
     return fields
 
