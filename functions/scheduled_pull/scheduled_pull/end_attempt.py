@@ -7,6 +7,7 @@ from typing import Any
 from coordination.database import Transaction
 from coordination.queries import load_queries
 from coordination.run_quota import require_room_for_run
+from coordination.sinks import insert_sinks
 from coordination.snapshots import snapshot_key
 from coordination.sources import name_window, schedule_next_tick, schedule_wake_up
 from coordination.wake_ups import WakeUp
@@ -129,6 +130,7 @@ def _insert_run(transaction: Transaction, attempt: Attempt, snapshot: Snapshot) 
             "excluded": sorted(attempt.excluded),
         },
     )
+    insert_sinks(transaction, attempt.run_id, attempt.config.sinks)
     transaction.submit(_RUNS["insert_dispatch"], params)
     transaction.wake(WakeUp("evaluation", "run", attempt.project, str(attempt.run_id)))
 

@@ -61,6 +61,7 @@ def test_source_is_created_complete_and_wakes_up_at_its_next_tick(world: World) 
         ({"gates": [{"metric": "other", "stat": "mean", "min": 1}]}, "/gates/0/metric", "other"),
         ({"redaction": {"custom": [{"name": "a", "pattern": "(?=x)"}]}}, "/redaction/custom/0/pattern", "RE2"),
         ({"redaction": {"drop_fields": ["$..x"]}}, "/redaction/drop_fields", "path"),
+        ({"sinks": [{"kind": "s3", "prefix": "exports/other/"}]}, "/sinks/0/prefix", "exports/demo"),
         ({"mapping": {"no_field": "x"}}, "/mapping", "context"),
         ({"mapping": {"input": "/a~2"}}, "/mapping", ""),
         ({"id": "Bad Id"}, "/id", "match"),

@@ -23,7 +23,11 @@ HOUR, MINUTE, MICROSECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(
 
 
 def test_window_becomes_a_run_with_a_report(world: World) -> None:
-    world.create(evaluators=[{"name": "length"}, {"name": "pii_leak"}], labels={"team": "support"})
+    world.create(
+        evaluators=[{"name": "length"}, {"name": "pii_leak"}],
+        labels={"team": "support"},
+        sinks=[{"kind": "s3", "prefix": "exports/demo/nightly/"}],
+    )
     tick = world.last_tick()
     trace = world.add_trace(tick - 30 * MINUTE, output="write to ann@example.com")
     world.set_cursor(tick - MINUTE)
@@ -37,6 +41,7 @@ def test_window_becomes_a_run_with_a_report(world: World) -> None:
     assert run["dataset"] is None
     assert datetime.fromisoformat(run["source"]["window_end"]) == tick
     assert run["labels"] == {"team": "support"}
+    assert [(sink["prefix"], sink["state"]) for sink in run["sinks"]] == [("exports/demo/nightly/", "queued")]
     assert run["created_by"] == "source:nightly"
     report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report").json
     assert report["redactions"] == {"email": 1}

@@ -23,12 +23,6 @@ def find_project(transaction: Transaction, project: str) -> Project | None:
     return to_project(row) if row else None
 
 
-def share_project(transaction: Transaction, project: str) -> Project | None:
-    """Return a project and keep it from being changed until the transaction ends; None when it is gone."""
-    row = transaction.fetch_one(_QUERIES["share_project"], {"id": project})
-    return to_project(row) if row else None
-
-
 def lock_project(transaction: Transaction, project: str) -> Project | None:
     """Return a project and keep it for this transaction alone; None when it is gone."""
     row = transaction.fetch_one(_QUERIES["lock_project"], {"id": project})

@@ -4,12 +4,12 @@ import hashlib
 from uuid import uuid4
 
 from coordination.access import Principal
-from coordination.advisory_locks import take_lock
 from coordination.database import Transaction
 from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256, submit_share_version
-from coordination.errors import Fault, InvalidRequestError, NotFoundError, RunQuotaExceededError
+from coordination.errors import Fault, InvalidRequestError, NotFoundError
 from coordination.evaluator_requests import check_evaluators
 from coordination.queries import load_queries
+from coordination.run_quota import require_room_for_run
 from coordination.runs import Progress, Run, RunConfig, RunDataset
 from coordination.sinks import S3Sink, find_prefix_fault, insert_sinks
 from coordination.wake_ups import WakeUp
@@ -17,11 +17,9 @@ from psycopg.types.json import Jsonb
 from records.canonical_json import canonical_json
 from records.gates import find_unknown_metrics
 
-from api.projects.store import share_project
 from api.runs.models import CreateRun, DatasetReference
 
 _QUERIES = load_queries("runs")
-_RETRY_QUOTA_SECONDS = 60
 
 
 def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -> Run:
@@ -42,7 +40,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
     config = _make_config(new, transaction.tenant)
     dataset = _find_dataset(transaction, new.dataset)
     kept = submit_share_version(transaction, dataset)
-    _check_quota(transaction)
+    require_room_for_run(transaction)
     if kept.fetchone() is None:
         raise _no_dataset()
     run_id = uuid4()
@@ -133,20 +131,3 @@ def _find_dataset(transaction: Transaction, reference: DatasetReference) -> Data
 
 def _no_dataset() -> NotFoundError:
     return NotFoundError("The project has no such dataset; GET …/datasets lists what it has.")
-
-
-def _check_quota(transaction: Transaction) -> None:
-    project = share_project(transaction, transaction.tenant)
-    if project is None:
-        raise NotFoundError(f"There is no project {transaction.tenant!r}.")
-    limit = project.quotas.max_stored_runs
-    if limit is None:
-        return
-    take_lock(transaction, "stored-runs", transaction.tenant)
-    # A statement of its own after the lock: its snapshot sees what the transaction before us committed.
-    row = transaction.fetch_one(_QUERIES["count_runs"], {"tenant": transaction.tenant})
-    if row is not None and row["runs"] >= limit:
-        raise RunQuotaExceededError(
-            f"The project stores {limit} runs, as many as it may. Delete runs, or raise quotas.max_stored_runs.",
-            retry_after_seconds=_RETRY_QUOTA_SECONDS,
-        )

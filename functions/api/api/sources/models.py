@@ -8,6 +8,7 @@ from coordination.evaluator_requests import EvaluatorRequest
 from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel
 from coordination.runs import EvaluatorConfig
+from coordination.sinks import MAX_SINKS, Sink
 from coordination.sources import ConnectorName, SourceWindow, WindowState
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -97,6 +98,9 @@ class SourceFields(RequestModel):
     evaluators: Annotated[list[EvaluatorRequest], Field(min_length=1, max_length=50)]
     gates: Annotated[list[Gate], Field(max_length=MAX_GATES, default_factory=list[Gate])]
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS, default_factory=dict[str, str])]
+    sinks: Annotated[
+        list[Sink], Field(max_length=MAX_SINKS, default_factory=list[Sink], description="where each run's outcome goes")
+    ]
     paused: Annotated[bool, Field(description="a paused source does not tick")] = False
     policy: SkipJsonSchema[Any] = Field(default=None, exclude=True)
     backfill: SkipJsonSchema[Any] = Field(default=None, exclude=True)
@@ -162,6 +166,7 @@ class UpdateSource(RequestModel):
     evaluators: Annotated[list[EvaluatorRequest] | None, Field(min_length=1, max_length=50)] = None
     gates: Annotated[list[Gate] | None, Field(max_length=MAX_GATES)] = None
     labels: Annotated[dict[LabelKey, LabelValue] | None, Field(max_length=MAX_LABELS)] = None
+    sinks: Annotated[list[Sink] | None, Field(max_length=MAX_SINKS)] = None
     paused: bool | None = None
 
     @model_validator(mode="after")
@@ -196,6 +201,7 @@ class Source(ResponseModel):
     evaluators: list[EvaluatorConfig]
     gates: list[Gate]
     labels: dict[str, str]
+    sinks: list[Sink]
     paused: bool
     cursor: Annotated[Instant, Field(description="ticks up to here are decided")]
     next_tick: Annotated[Instant | None, Field(description="null while paused")]

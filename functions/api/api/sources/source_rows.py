@@ -6,6 +6,7 @@ from coordination.cron import GRAMMAR_VERSION, parse_cron
 from coordination.errors import Fault, InvalidRequestError
 from coordination.evaluator_requests import check_evaluators
 from coordination.runs import RunConfig, TargetConfig
+from coordination.sinks import S3Sink, find_prefix_fault
 from coordination.source_locations import LocationRefusedError, read_traces_prefix
 from coordination.sources import SourceConfig, read_ticks
 from psycopg.types.json import Jsonb
@@ -22,12 +23,16 @@ def make_config(fields: SourceFields, bucket: str, project: str) -> SourceConfig
     Raises
     ------
     InvalidRequestError
-        The location is none that the project may read, or an evaluator, a parameter or a gate is not right.
+        The location is none that the project may read, or an evaluator, a parameter, a gate or a sink is not right.
     """
     evaluators, faults = check_evaluators(fields.evaluators, "/evaluators")
     ids = [evaluator.id for evaluator in evaluators]
     unknown = find_unknown_metrics(fields.gates, ids, at="/gates")
     faults += [Fault(problem.pointer, problem.message) for problem in unknown]
+    for place, sink in enumerate(fields.sinks):
+        fault = find_prefix_fault(sink.prefix, project) if isinstance(sink, S3Sink) else None
+        if fault is not None:
+            faults.append(Fault(f"/sinks/{place}/prefix", fault))
     try:
         read_traces_prefix(fields.location, bucket, project)
     except LocationRefusedError as error:
@@ -54,6 +59,7 @@ def make_config(fields: SourceFields, bucket: str, project: str) -> SourceConfig
         mapping={str(field): place for field, place in fields.mapping.items()},
         run=run,
         labels=dict(fields.labels),
+        sinks=list(fields.sinks),
     )
 
 
@@ -79,6 +85,7 @@ def to_fields(row: dict[str, Any]) -> dict[str, Any]:
         "evaluators": stored["run"]["evaluators"],
         "gates": stored["run"]["gates"],
         "labels": config.labels,
+        "sinks": stored["sinks"],
         "paused": row["paused"],
     }
 
@@ -102,6 +109,7 @@ def to_source(row: dict[str, Any]) -> Source:
         evaluators=config.run.evaluators,
         gates=config.run.gates,
         labels=config.labels,
+        sinks=config.sinks,
         paused=row["paused"],
         cursor=row["cursor_at"],
         next_tick=None if row["paused"] else read_ticks(row).next_after(row["cursor_at"]),

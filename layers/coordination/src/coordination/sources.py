@@ -16,6 +16,7 @@ from coordination.database import Transaction
 from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
 from coordination.runs import RunConfig
+from coordination.sinks import Sink
 from coordination.wake_ups import WakeUp
 
 _QUERIES = load_queries("sources")
@@ -43,7 +44,7 @@ class SourceConfig(BaseModel):
         What is taken out, and where fields of records are found instead of their usual places.
     run
         Evaluators and gates.
-    labels
+    labels, sinks
         Of each run.
     """
 
@@ -60,6 +61,7 @@ class SourceConfig(BaseModel):
     mapping: dict[str, str]
     run: RunConfig
     labels: dict[str, str]
+    sinks: list[Sink] = []
 
     @property
     def sha256(self) -> str:
