@@ -7,9 +7,9 @@ NUL or colon begins with ``\u00``, and nesting needs an opening bracket or a col
 these signs, or one that a reader refuses, is read again by a reader that is slow and exact.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
-from operator import add
+from operator import add, sub
 from typing import Any, Literal
 
 import msgspec
@@ -39,6 +39,11 @@ _TYPED_ROWS_MAX = 16
 _READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=read_float).decode
 # What the fast readers and writers raise; the exact reader then says what it is.
 _UNSURE = (msgspec.MsgspecError, orjson.JSONEncodeError, NotCanonicalError, RowRefusedError, RecursionError)
+
+
+def _count_rare(lines: list[bytes], byte: bytes) -> Iterable[int]:
+    # bytes.count looks at each byte, replace leaps from one occurrence to the next.
+    return map(sub, map(len, lines), map(len, map(bytes.replace, lines, repeat(byte), repeat(b""))))
 
 
 def convert_jsonl(
@@ -117,7 +122,7 @@ class _JsonlConversion:
             return block
         self._byte_order_mark = True
         text = block.text.removeprefix(UTF8_MARK)
-        return LineBlock(1, text.split(b"\n"), text, block.is_unterminated, block.overlong_bytes)
+        return LineBlock(1, text, block.is_unterminated, block.overlong_bytes)
 
     def _convert_block(self, block: LineBlock) -> None:
         if block.overlong_bytes:
@@ -135,23 +140,25 @@ class _JsonlConversion:
     def _add_alike(self, block: LineBlock) -> bool:
         """Add the rows of a block if nothing about any of them needs a closer look."""
         typed_rows, text = self._typed_rows, block.text
-        if typed_rows is None or len(text) > self._limits.row_bytes:
+        if typed_rows is None or len(text) > self._limits.row_bytes or block.is_last_blank:
             return False
         has_escapes = b"\\" in text
         if has_escapes and b"\\u00" in text:
             return False
-        colons = list(map(_count, block.lines, repeat(b":")))
-        if max(map(add, colons, map(_count, block.lines, repeat(b"[")))) >= self._limits.depth:
+        lines = block.ended_lines
+        colons = list(map(_count, lines, repeat(b":")))
+        if max(map(add, colons, _count_rare(lines, b"["))) >= self._limits.depth:
             return False
         try:
-            alike = typed_rows.read_all(block.lines)
+            alike = typed_rows.read_all(lines)
         except _UNSURE:
             return False
         if alike is None:
             return False
         record_ids, texts = alike
         names_added = len(texts) * (typed_rows.origin.names_added or 0)
-        if sum(colons) + names_added != sum(map(_count, texts, repeat(b":"))):
+        piece = b"\n".join(texts)
+        if sum(colons) + names_added != len(piece) - len(piece.replace(b":", b"")):
             return False
         if (is_order_unsure(text) or (has_escapes and b"\\u" in text)) and any(map(is_order_unsure, texts)):
             return False

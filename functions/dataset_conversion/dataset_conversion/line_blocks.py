@@ -5,11 +5,13 @@ Lines end at the byte ``\n`` and nowhere else: U+0085 and U+2028 are characters 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
 
 BLOCK_BYTES = 128 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LineBlock:
     r"""Consecutive lines.
 
@@ -17,10 +19,8 @@ class LineBlock:
     ----------
     first
         1-based number of the first of them.
-    lines
-        Without their ``\n``; a ``\r`` before it is still there.
     text
-        The same, as one piece.
+        The lines, without the ``\n`` of the last one.
     is_unterminated
         The last line has no ``\n``: the file ends with it.
     overlong_bytes
@@ -28,10 +28,29 @@ class LineBlock:
     """
 
     first: int
-    lines: list[bytes]
     text: bytes
     is_unterminated: bool = False
     overlong_bytes: int = field(default=0)
+
+    @property
+    def lines(self) -> list[bytes]:
+        r"""The lines without their ``\n``; a ``\r`` before it is still there."""
+        return self.text.split(b"\n")
+
+    @cached_property
+    def ended_lines(self) -> list[bytes]:
+        r"""The lines with their ``\n``, the last one without, and without it when it is blank; found much faster."""
+        return BytesIO(self.text).readlines()
+
+    @property
+    def is_last_blank(self) -> bool:
+        """Whether the last line has no character at all."""
+        return not self.text or self.text.endswith(b"\n")
+
+    @property
+    def count(self) -> int:
+        """Number of lines; 1 for an overlong one."""
+        return 1 if self.overlong_bytes else len(self.ended_lines) + self.is_last_blank
 
 
 def read_line_blocks(
@@ -60,7 +79,7 @@ def read_line_blocks(
             if held_bytes <= line_bytes_max + 1:
                 continue
             size, chunk, found_end = _measure_overlong(read, block_bytes, held)
-            yield LineBlock(first, [], b"", is_unterminated=not found_end, overlong_bytes=size)
+            yield LineBlock(first, b"", is_unterminated=not found_end, overlong_bytes=size)
             first += 1
             held, held_bytes = ([chunk], len(chunk)) if chunk else ([], 0)
             cut = chunk.rfind(b"\n")
@@ -69,12 +88,12 @@ def read_line_blocks(
             held.clear()
         text = b"".join([*held, memoryview(chunk)[:cut]])
         held, held_bytes = ([chunk[cut + 1 :]], len(chunk) - cut - 1) if cut + 1 < len(chunk) else ([], 0)
-        lines = text.split(b"\n")
-        yield LineBlock(first, lines, text)
-        first += len(lines)
+        block = LineBlock(first, text)
+        yield block
+        first += block.count
     if held_bytes:
         text = b"".join(held)
-        yield LineBlock(first, [text], text, is_unterminated=True)
+        yield LineBlock(first, text, is_unterminated=True)
 
 
 def _measure_overlong(read: Callable[[int], bytes], block_bytes: int, held: list[bytes]) -> tuple[int, bytes, bool]:

@@ -3,6 +3,7 @@
 Runs in a process whose memory and time are bounded, because the decoder may be made to ask for any amount of either.
 """
 
+import mmap
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -37,6 +38,7 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _BATCH_ROWS, _BATCH_ROWS_AMPLIFIED, _BATCH_ROWS_FEW = 1024, 256, 16
 _AMPLIFYING_BYTES, _AMPLIFYING_BYTES_MUCH = 128 * 1024, 16 * 1024 * 1024
 _BATCH_VALUES = 262_144
+_BATCHES_BETWEEN_RELEASES = 16
 _DECODED_FACTOR = 4
 
 
@@ -112,9 +114,12 @@ class _RowConversion:
             file = _open(buffer)
             columns = self._make_columns(file.schema_arrow)
             count = 0
-            for batch in self._read_batches(file, columns, buffer):
+            for number, batch in enumerate(self._read_batches(file, columns, buffer), 1):
                 self._convert_batch(batch, count)
                 count += len(batch[0].array)
+                if number % _BATCHES_BETWEEN_RELEASES == 0 and isinstance(buffer, mmap.mmap):
+                    # What was read of the file need not stay in memory; what is read again comes back by itself.
+                    buffer.madvise(mmap.MADV_DONTNEED)
         except (pa.ArrowMemoryError, MemoryError):
             raise _too_large("the rows need more memory than a decoder may have") from None
         except pa.ArrowNotImplementedError as error:

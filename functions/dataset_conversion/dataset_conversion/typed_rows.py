@@ -91,10 +91,11 @@ class TypedRows:
             metadata = row.get("metadata")
             if metadata is None:
                 metadata = row["metadata"] = {}
+            size = len(metadata) + len(extras)
             for attribute, name in extras:
-                if name in metadata:
-                    return False
                 metadata[name] = row.pop(attribute)
+            if len(metadata) != size:
+                return False
         return True
 
 
