@@ -61,7 +61,7 @@ def run_demo(state_folder: Path, console: Console | None = None) -> int:
     Parameters
     ----------
     state_folder
-        Receives the logs and `report.json`; what an earlier demonstration left there is removed.
+        Receives the logs, `report.json` and `report.html`; what an earlier demonstration left there is removed.
     console
         Where to tell it; the standard output by default. Without a terminal it gets plain lines.
 
@@ -167,6 +167,7 @@ class _Story:
             self._say(f"run      {run['id']}")
             self._say(f"report   GET {report_path}")
             self._say(f"         {self._state_folder / 'report.json'}")
+            self._say(f"         {self._state_folder / 'report.html'}, for a browser")
             self._say(f"logs     {self._state_folder / 'logs'}")
 
     def _make_project_and_key(self) -> None:
@@ -284,6 +285,8 @@ class _Story:
     def _read_report(self, path: str) -> None:
         answer = self._call("GET", path, 200)
         (self._state_folder / "report.json").write_bytes(answer.content)
+        page = self._call("GET", f"{path}?format=html", 200)
+        (self._state_folder / "report.html").write_bytes(page.content)
         report = answer.json()
         self._show_report(report)
         expected = compute_expected(self._rows)
