@@ -52,7 +52,7 @@ build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (A
 	@.venv/bin/evalward-local finish-build --python $(UV_PYTHON)
 
 .PHONY: test
-test: setup ## run the tests: unit, integration, contract, e2e
+test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then .venv/bin/pytest; else echo "pgbouncer is not installed: the tests marked so are LEFT OUT (apt-get install pgbouncer)"; .venv/bin/pytest -m 'not pgbouncer'; fi
 
 .PHONY: check
