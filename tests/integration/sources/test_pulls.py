@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import threading
 import time
 from collections.abc import Callable
@@ -308,6 +309,44 @@ def test_trace_that_began_before_the_window_is_none_of_it(world: World) -> None:
     world.set_cursor(tick - MINUTE)
     world.pull()
     assert [window["state"] for window in world.windows()] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"not json", "file_not_readable"),
+        (b"\x1f\x8bnot gzip", "file_not_readable"),
+        (gzip.compress(b"{}")[:-4], "file_not_readable"),
+        (gzip.compress(b"a" * (65 * 1024 * 1024)), "file_too_large"),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "00"}]}]}]}', "file_not_readable"),
+    ],
+    ids=["no JSON", "no gzip", "half of gzip", "a bomb", "no span"],
+)
+def test_file_that_cannot_be_read_fails_the_attempt_and_is_named(world: World, content: bytes, code: str) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE)
+    key = f"traces/demo/{tick:year=%Y/month=%m/day=%d/hour=%H/minute=%M}/broken.json"
+    world.put(key, content)
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    (window,) = world.windows()
+    assert window["error_code"] == code
+    assert key in window["error"]
+    assert world.runs() == []
+
+
+def test_files_long_before_and_after_a_window_are_not_read(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    for at in (tick - 4 * HOUR, tick + 26 * HOUR):
+        world.put(f"traces/demo/{at:year=%Y/month=%m/day=%d/hour=%H/minute=%M}/broken.json", b"not json")
+    world.put("traces/demo/year=2026/notes.txt", b"no partition")
+    world.put("traces/demo/other/deep.json", b"no partition either")
+    world.add_trace(tick - MINUTE, key="traces/demo/loose.json")
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert len(world.runs()) == 1
 
 
 def test_stale_holder_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

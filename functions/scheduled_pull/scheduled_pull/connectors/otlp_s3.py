@@ -20,11 +20,15 @@ from scheduled_pull.traces import PullFailedError, Trace, Window
 LOOK_BACK = timedelta(hours=1)
 """How much earlier files are read: a trace that began before the window must be known to be none of it."""
 
+LOOK_AHEAD = timedelta(hours=25)
+"""How much later files are read: as long as a window may be tried on its own, whenever it is run by hand."""
+
 _CLOCK_SKEW = timedelta(minutes=5)
 _PAGE_SIZE = 1000
 _MAX_FILES = 20_000
 _MAX_FILE_BYTES = 64 * 1024 * 1024
-_MAX_READ_BYTES = 512 * 1024 * 1024
+# Read as objects it is several times as large in memory.
+_MAX_READ_BYTES = 128 * 1024 * 1024
 _PARTITION = re.compile(
     r"year=(\d{4})/month=(\d{1,2})/day=(\d{1,2})/hour=(\d{1,2})(?:/minute=(\d{1,2}))?/[^/]+", re.ASCII
 )
@@ -79,10 +83,16 @@ class OtlpFiles:
         return [self._traces[trace_id] for trace_id in trace_ids if trace_id in self._traces]
 
     def _list_keys(self, window: Window) -> Iterator[str]:
-        first = window.start - LOOK_BACK - _CLOCK_SKEW
+        first, last = window.start - LOOK_BACK - _CLOCK_SKEW, window.end + LOOK_AHEAD
         yield from (key for key, at in self._pages(self._prefix, "") if self._is_loose(key) and at >= first)
         after = f"{self._prefix}year={first:%Y}/month={first:%m}/day={first:%d}/hour={first:%H}/"
-        yield from (key for key, _ in self._pages(f"{self._prefix}year=", after) if self._is_from(key, first))
+        for key, _ in self._pages(f"{self._prefix}year=", after):
+            minute = self._read_partition(key)
+            # Keys come in the order of their times.
+            if minute is not None and minute > last:
+                return
+            if minute is not None and minute >= first:
+                yield key
 
     def _pages(self, prefix: str, after: str) -> Iterator[tuple[str, datetime]]:
         while True:
@@ -100,15 +110,16 @@ class OtlpFiles:
     def _is_loose(self, key: str) -> bool:
         return "/" not in key.removeprefix(self._prefix) and not key.endswith("/")
 
-    def _is_from(self, key: str, first: datetime) -> bool:
+    def _read_partition(self, key: str) -> datetime | None:
+        """Return the end of the minute, or the hour, that a key's prefix names; None when it names none."""
         match = _PARTITION.fullmatch(key.removeprefix(self._prefix))
         if match is None:
-            return False
+            return None
         year, month, day, hour, minute = (int(part) if part else 59 for part in match.groups())
         try:
-            return datetime(year, month, day, hour, minute, 59, 999_999, tzinfo=UTC) >= first
+            return datetime(year, month, day, hour, minute, 59, 999_999, tzinfo=UTC)
         except ValueError:
-            return False
+            return None
 
     def _read(self, key: str) -> bytes:
         self._check_time()
