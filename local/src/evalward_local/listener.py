@@ -30,9 +30,9 @@ def open_socket(port: int = 0) -> socket.socket:
     try:
         listening.bind((LOOPBACK, port))
         listening.listen(512)
-    except OSError:
+    except OSError as error:
         listening.close()
-        raise
+        raise OSError(error.errno, f"{error.strerror}: {LOOPBACK}:{port}; choose another port or none") from error
     return listening
 
 

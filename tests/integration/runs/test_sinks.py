@@ -138,9 +138,9 @@ def test_run_shows_its_sinks_in_their_order(world: World) -> None:
         ({"kind": "s3", "prefix": "/exports/demo/"}, "/sinks/0/prefix"),
         ({"kind": "s3", "prefix": "exports/demo/ä"}, "/sinks/0/prefix"),
         ({"kind": "s3", "prefix": "s3://other/exports/demo/"}, "/sinks/0/prefix"),
-        ({"kind": "s3", "prefix": "exports/demo/", "format": "parquet"}, "/sinks/0/s3/format"),
-        ({"kind": "s3"}, "/sinks/0/s3/prefix"),
-        ({"kind": "eventbridge", "bus": "mine"}, "/sinks/0/eventbridge/bus"),
+        ({"kind": "s3", "prefix": "exports/demo/", "format": "parquet"}, "/sinks/0/format"),
+        ({"kind": "s3"}, "/sinks/0/prefix"),
+        ({"kind": "eventbridge", "bus": "mine"}, "/sinks/0/bus"),
         ({"kind": "mlflow"}, "/sinks/0"),
     ],
 )

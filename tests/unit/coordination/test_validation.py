@@ -1,5 +1,5 @@
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from coordination.errors import InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
@@ -133,6 +133,23 @@ def test_fault_in_a_name_is_named_by_the_place_of_the_name() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read_body(request(b'{"labels": {"/": "x"}}'), Labelled)
     assert [fault["pointer"] for fault in caught.value.errors] == ["/labels/~1"]
+
+
+def test_fault_in_a_member_of_a_union_is_named_without_the_member() -> None:
+    class Cat(RequestModel):
+        kind: Literal["cat"]
+        lives: int
+
+    class Dog(RequestModel):
+        kind: Literal["dog"]
+
+    class Pets(RequestModel):
+        pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]]
+
+    body = b'{"pets": [{"kind": "dog"}, {"kind": "cat"}, {"kind": "cat", "lives": "many"}, {"kind": "dog", "x": 1}]}'
+    with pytest.raises(InvalidRequestError) as caught:
+        read_body(request(body), Pets)
+    assert [fault["pointer"] for fault in caught.value.errors] == ["/pets/1/lives", "/pets/2/lives", "/pets/3/x"]
 
 
 def test_body_that_is_not_utf_8_says_where() -> None:

@@ -37,11 +37,11 @@ def read_body[Model: BaseModel](request: Request, model: type[Model]) -> Model:
             f"The body has {len(request.content)} bytes, a JSON body may have {MAX_JSON_BYTES} bytes."
         )
     text = _decode(request.content)
-    parse_json_object(text)
+    value = parse_json_object(text)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise InvalidRequestError.at(read_faults(error)) from error
+        raise InvalidRequestError.at(read_faults(error, value)) from error
 
 
 def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
@@ -59,10 +59,10 @@ def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
         raise InvalidRequestError.at(faults) from error
 
 
-def read_faults(error: ValidationError) -> list[Fault]:
-    """Turn pydantic's errors into pointers and messages; values are not repeated, they may be secret."""
+def read_faults(error: ValidationError, value: Any = None) -> list[Fault]:
+    """Turn pydantic's errors in a JSON value into pointers and messages; values, maybe secret, are not repeated."""
     details = error.errors(include_url=False, include_context=True, include_input=False)
-    return [Fault(json_pointer(_place(detail["loc"])), _explain(detail)) for detail in details[:_MAX_FAULTS]]
+    return [Fault(json_pointer(_place(detail["loc"], value)), _explain(detail)) for detail in details[:_MAX_FAULTS]]
 
 
 def json_pointer(location: Sequence[str | int]) -> str:
@@ -70,9 +70,19 @@ def json_pointer(location: Sequence[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
-def _place(location: Sequence[str | int]) -> Sequence[str | int]:
-    # pydantic marks a fault in a name, rather than in what stands under it, by one more part.
-    return location[:-1] if location and location[-1] == "[key]" else location
+def _place(location: Sequence[str | int], value: Any) -> list[str | int]:
+    # pydantic adds parts that stand nowhere in the body: the tag of a union's member, and a mark for a fault in a name.
+    place: list[str | int] = []
+    for number, part in enumerate(location, start=1):
+        fields: Any = cast("dict[str | int, Any]", value) if isinstance(value, dict) else {}
+        if (number == len(location) and part == "[key]") or (number < len(location) and fields and part not in fields):
+            continue
+        place.append(part)
+        if isinstance(value, list) and isinstance(part, int):
+            value = cast("list[Any]", value)[part]
+        else:
+            value = fields.get(part)
+    return place
 
 
 def _explain(detail: Mapping[str, Any]) -> str:
