@@ -72,12 +72,13 @@ ON CONFLICT (project, kind, ref_id) DO UPDATE SET due_at = excluded.due_at, sent
 -- name: claim_due_sources
 -- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
 -- ago and taken up by nobody. Nothing comes back to a pulse that is not the leader any more (lease_*). One indexed query
--- whatever the number of sources. Lock: the wake-ups' rows, skipping those that another pulse holds.
+-- whatever the number of sources: an index takes no volatile function, so due is what is due when the statement begins.
+-- Lock: the wake-ups' rows, skipping those that another pulse holds.
 WITH due AS MATERIALIZED (
     SELECT w.id
     FROM coordination.wake_ups w
     LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
-    WHERE w.kind = 'source_tick' AND w.due_at <= clock_timestamp()
+    WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
       AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
       AND (w.sent_at IS NULL
            OR l.expires_at > w.sent_at
