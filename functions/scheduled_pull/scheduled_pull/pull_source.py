@@ -6,6 +6,7 @@ lease's owner, epoch and expiry. A kill at any point leaves the state before it,
 """
 
 import time
+import traceback
 
 from aws_lambda_powertools import Logger
 from coordination.clock import Deadline
@@ -62,7 +63,7 @@ def pull_source(environment: Environment, project: str, source_id: str, deadline
 def _work(environment: Environment, attempt: Attempt, lease: Lease, deadline: Deadline) -> None:
     pull_deadline = Deadline(time.monotonic() + min(PULL_SECONDS, deadline.remaining_seconds() - _SPARE_SECONDS))
     try:
-        snapshot = _read_window(environment, attempt, pull_deadline)
+        snapshot = _read_guarded(environment, attempt, pull_deadline)
         with environment.database.transaction(attempt.project) as transaction:
             require_lease(transaction, lease)
             complete_attempt(transaction, attempt, snapshot)
@@ -83,6 +84,25 @@ def _work(environment: Environment, attempt: Attempt, lease: Lease, deadline: De
         require_lease(transaction, lease)
         fail_attempt(transaction, attempt, failure)
         release_lease(transaction, lease)
+
+
+def _read_guarded(environment: Environment, attempt: Attempt, deadline: Deadline) -> Snapshot | None:
+    """Read a window; a fault of ours is a failed attempt too, and its message, which may quote a trace, stays here.
+
+    Raises
+    ------
+    PullFailedError, StorageUnavailableError
+        As `_read_window`.
+    """
+    try:
+        return _read_window(environment, attempt, deadline)
+    except (PullFailedError, StorageUnavailableError):
+        raise
+    except Exception as error:  # noqa: BLE001 - what a trace can break must not keep the reason out of the ledger
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{place.name}, line {place.lineno}"
+        logger.error("a window was not read for a reason of ours", extra={"error": type(error).__name__, "at": at})
+    raise PullFailedError("internal_error", "The window was not read for a reason of ours; the function's log has it.")
 
 
 def _read_window(environment: Environment, attempt: Attempt, deadline: Deadline) -> Snapshot | None:

@@ -349,6 +349,26 @@ def test_files_long_before_and_after_a_window_are_not_read(world: World) -> None
     assert len(world.runs()) == 1
 
 
+def test_fault_of_ours_is_a_failed_attempt_that_quotes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - MINUTE)
+
+    def break_down(*_arguments: Any) -> None:
+        raise ValueError("ann@example.com")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduled_pull.pull_source, "_read_window", break_down)
+        world.pull()
+    assert [window["error_code"] for window in world.windows()] == ["internal_error"]
+    assert "ann@example.com" not in "".join(capsys.readouterr())
+    world.make_due()
+    world.pull()
+    assert [window["state"] for window in world.windows()] == ["empty"]
+
+
 def test_stale_holder_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create()
     tick = world.last_tick()
