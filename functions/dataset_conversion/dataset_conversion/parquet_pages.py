@@ -38,9 +38,10 @@ class _PageType(IntEnum):
 
 
 _UNCOMPRESSED: Final = 0
-_CODECS = frozenset({0, 1, 2, 4, 5, 6, 7})
+# Tuples: a malformed value may be a struct, which no set takes.
+_CODECS = (0, 1, 2, 4, 5, 6, 7)
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _DELTA_BYTE_ARRAY = 0, 2, 3, 4, 7
-_DATA_ENCODINGS = frozenset({0, 2, 3, 5, 6, 7, 8, 9})
+_DATA_ENCODINGS = (0, 2, 3, 5, 6, 7, 8, 9)
 
 
 @dataclass(slots=True)
@@ -298,7 +299,7 @@ class _Inspector:
 
     def _check_data_page(self, page: Fields, chunk: Chunk) -> int:
         pointer = chunk.leaf.pointer
-        levels = {_RLE, _BIT_PACKED}
+        levels = (_RLE, _BIT_PACKED)
         has_definitions, has_repetitions = bool(chunk.leaf.definition_max), bool(chunk.leaf.repetition_max)
         if (has_definitions and page.get(3) not in levels) or (has_repetitions and page.get(4) not in levels):
             raise corrupt("a page has an unknown encoding", pointer)
@@ -317,7 +318,7 @@ class _Inspector:
     def _check_dictionary(self, page: Fields, chunk: Chunk, decompressed: int) -> None:
         pointer = chunk.leaf.pointer
         values = _count(page, 1, pointer)
-        if page.get(2) not in {_PLAIN, _PLAIN_DICTIONARY}:
+        if page.get(2) not in (_PLAIN, _PLAIN_DICTIONARY):
             raise corrupt("a dictionary has an unknown encoding", pointer)
         if values * chunk.leaf.width > decompressed:
             raise corrupt("a dictionary claims more values than it has bytes", pointer)

@@ -121,7 +121,8 @@ def read_leaves(elements: list[Any], limits: Limits) -> list[Leaf]:
             raise ParquetRefusedError("duplicate_column", message, write_pointer(path))
         names.add(path)
         repetition = element.get(3)
-        if repetition not in {_REQUIRED, _OPTIONAL, _REPEATED}:
+        # A tuple, here and below: a malformed value may be a struct, which no set takes.
+        if repetition not in (_REQUIRED, _OPTIONAL, _REPEATED):
             raise corrupt("a schema element has no repetition type")
         definition_max = parent.definition + (repetition != _REQUIRED)
         repetition_max = parent.repetition + (repetition == _REPEATED)
