@@ -265,5 +265,16 @@ class StackClient:
         self.fire("PulseSchedule")
 
     def forget_messages(self, logical_id: str) -> None:
-        """Empty a queue, messages that are out with killed environments included; SQS allows it once a minute."""
-        self.sqs.purge_queue(QueueUrl=self.queue_url(logical_id))
+        """Empty a queue, messages that are out with killed environments included.
+
+        SQS allows it once a minute: another time within that minute waits for its end.
+        """
+
+        def purge() -> bool | None:
+            try:
+                self.sqs.purge_queue(QueueUrl=self.queue_url(logical_id))
+            except self.sqs.exceptions.PurgeQueueInProgress:
+                return None
+            return True
+
+        self.wait(purge, f"{logical_id} to be emptied")
