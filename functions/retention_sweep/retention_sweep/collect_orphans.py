@@ -33,7 +33,8 @@ def collect_orphans(environment: Environment, deadline: Deadline) -> dict[str, i
         `orphans` found and `failed` projects, which the next pass looks at again.
     """
     counts = {"orphans": 0, "failed": 0}
-    for project in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+        project: str = row["id"]
         try:
             counts["orphans"] += _collect(environment, project, deadline)
         except ProblemError as error:

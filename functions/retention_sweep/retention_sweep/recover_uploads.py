@@ -35,7 +35,8 @@ def recover_uploads(environment: Environment, deadline: Deadline) -> dict[str, i
         `released` reservations and `failed` projects, which the next pass looks at again.
     """
     counts = {"released": 0, "failed": 0}
-    for project in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+        project: str = row["id"]
         try:
             counts["released"] += _recover_project(environment, project, deadline)
         except ProblemError as error:

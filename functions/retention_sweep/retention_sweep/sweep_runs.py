@@ -13,10 +13,11 @@ from coordination.queries import load_queries
 from coordination.retention import choose_retention_seconds
 from coordination.run_deletion import KEEP_LABEL, delete_locked_run, lock_run
 
+from retention_sweep.projects import iterate_projects
+
 logger = Logger(child=True)
 
 _QUERIES = load_queries("runs")
-_PROJECTS = load_queries("projects")
 _PAGE_SIZE = 200
 # A project that has many runs to lose does not keep the pass from the others: it takes turns with them.
 _RUNS_PER_TURN = 50
@@ -79,27 +80,19 @@ def _list_walks(environment: Environment, deadline: Deadline, counts: dict[str, 
     """Find the projects whose runs expire; forget old deletions of every project on the way."""
     settings = environment.settings.runs
     walks: list[_Walk] = []
-    after: str | None = None
-    while deadline.remaining_seconds() > _SPARE_SECONDS:
-        page = environment.database.fetch_all(
-            _PROJECTS["list_projects"], {"visible": None, "after": after, "limit": _PAGE_SIZE}
-        )
-        for row in page:
-            counts["projects"] += 1
-            try:
-                retention_seconds = choose_retention_seconds(
-                    row["id"], row["run_retention"], settings.project_retention, settings.retention
-                )
-                counts["tombstones"] += _forget_deletions(environment, row["id"])
-            except Exception as error:
-                counts["failed"] += 1
-                logger.exception("project not swept", extra={"project": row["id"], "code": _name(error)})
-                continue
-            if retention_seconds is not None:
-                walks.append(_Walk(row["id"], retention_seconds))
-        if len(page) < _PAGE_SIZE:
-            break
-        after = page[-1]["id"]
+    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+        counts["projects"] += 1
+        try:
+            retention_seconds = choose_retention_seconds(
+                row["id"], row["run_retention"], settings.project_retention, settings.retention
+            )
+            counts["tombstones"] += _forget_deletions(environment, row["id"])
+        except Exception as error:
+            counts["failed"] += 1
+            logger.exception("project not swept", extra={"project": row["id"], "code": _name(error)})
+            continue
+        if retention_seconds is not None:
+            walks.append(_Walk(row["id"], retention_seconds))
     return walks
 
 
