@@ -95,9 +95,3 @@ CREATE POLICY tenant ON packs.pack_storage_outbox
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON evals.webhooks, evals.webhook_deliveries, packs.pack_storage_events,
     packs.pack_storage_outbox TO evalward_app;
-
--- A delivery and the export of a sink are units of asynchronous work, as an import is.
-ALTER TABLE scheduler.jobs DROP CONSTRAINT jobs_kind_check;
-ALTER TABLE scheduler.jobs ADD CONSTRAINT jobs_kind_check
-    CHECK (kind IN ('dataset_import', 'webhook_delivery', 'sink_export')) NOT VALID;
-ALTER TABLE scheduler.jobs VALIDATE CONSTRAINT jobs_kind_check;

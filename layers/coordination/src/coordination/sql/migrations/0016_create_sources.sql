@@ -1,57 +1,5 @@
--- Sources: scheduled pulls of traces, their ticks, their windows, and the runs they become.
+-- Sources: scheduled pulls of traces, their windows, and the runs they become.
 SET LOCAL lock_timeout = '5s';
-
--- When a source ticks. One row a source; a retired one stays. Custody.
-CREATE TABLE scheduler.schedules (
-    tenant_id text NOT NULL,
-    id text NOT NULL CHECK (id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
-    cron text NOT NULL CHECK (length(cron) <= 200),
-    cron_sets jsonb NOT NULL,
-    grammar_version integer NOT NULL CHECK (grammar_version >= 1),
-    cursor_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    paused boolean NOT NULL DEFAULT false,
-    retired_at timestamptz,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    created_by text NOT NULL,
-    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (tenant_id, id)
-);
-
--- One tick that was worked on. Operational: swept when it has ended.
-CREATE TABLE scheduler.runs (
-    tenant_id text NOT NULL,
-    id uuid NOT NULL DEFAULT gen_random_uuid(),
-    schedule_id text NOT NULL,
-    tick_at timestamptz NOT NULL,
-    window_start timestamptz NOT NULL,
-    window_end timestamptz NOT NULL,
-    state text NOT NULL DEFAULT 'planning'
-        CHECK (state IN ('planning', 'queued', 'running', 'completed', 'error', 'cancelled')),
-    evaluation_id uuid,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    finished_at timestamptz,
-    PRIMARY KEY (tenant_id, id),
-    FOREIGN KEY (tenant_id, schedule_id) REFERENCES scheduler.schedules (tenant_id, id),
-    CHECK (window_start < window_end)
-);
-CREATE INDEX runs_by_schedule ON scheduler.runs (tenant_id, schedule_id, created_at DESC, id DESC);
-CREATE UNIQUE INDEX runs_in_planning ON scheduler.runs (tenant_id, schedule_id, tick_at) WHERE state = 'planning';
-CREATE UNIQUE INDEX runs_by_evaluation ON scheduler.runs (tenant_id, evaluation_id) WHERE evaluation_id IS NOT NULL;
-
--- The assembly of one window's traces into a snapshot; its id is that of its tick. Operational: swept when it has ended.
-CREATE TABLE scheduler.graph_jobs (
-    tenant_id text NOT NULL,
-    id uuid NOT NULL,
-    schedule_id text NOT NULL,
-    state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'completed', 'failed', 'canceled')),
-    attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    traces integer,
-    snapshot_bytes bigint,
-    error text,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (tenant_id, id)
-);
 
 -- What a source pulls, and how its pulls went. Its schedule is the row of scheduler.schedules with its id.
 CREATE TABLE evals.sources (
@@ -133,24 +81,6 @@ CREATE TRIGGER move_tick_with_run AFTER UPDATE OF state ON evals.runs
     FOR EACH ROW WHEN (NEW.source_id IS NOT NULL AND NEW.state IS DISTINCT FROM OLD.state)
     EXECUTE FUNCTION scheduler.move_tick_with_run();
 
-ALTER TABLE scheduler.schedules ENABLE ROW LEVEL SECURITY;
-ALTER TABLE scheduler.schedules FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON scheduler.schedules
-    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
-    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
-
-ALTER TABLE scheduler.runs ENABLE ROW LEVEL SECURITY;
-ALTER TABLE scheduler.runs FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON scheduler.runs
-    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
-    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
-
-ALTER TABLE scheduler.graph_jobs ENABLE ROW LEVEL SECURITY;
-ALTER TABLE scheduler.graph_jobs FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON scheduler.graph_jobs
-    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
-    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
-
 ALTER TABLE evals.sources ENABLE ROW LEVEL SECURITY;
 ALTER TABLE evals.sources FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON evals.sources
@@ -163,8 +93,7 @@ CREATE POLICY tenant ON evals.source_windows
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
-GRANT SELECT, INSERT, UPDATE, DELETE ON scheduler.schedules, scheduler.runs, scheduler.graph_jobs, evals.sources,
-    evals.source_windows TO evalward_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.sources, evals.source_windows TO evalward_app;
 
 -- Pulls have a queue of their own; the pulse of sources looks at nothing but their wake-ups.
 ALTER TABLE coordination.wake_ups DROP CONSTRAINT wake_ups_queue_check;
