@@ -2,9 +2,9 @@
 -- The schema coordination is there already: the ledger of migrations lives in it. Runs as evalward_owner, which owns all schemas. evalward_app gets DML only, per table, where the table is made.
 SET LOCAL lock_timeout = '5s';
 
-CREATE SCHEMA scheduler;
-CREATE SCHEMA scheduler_app;
-CREATE SCHEMA packs;
+CREATE SCHEMA IF NOT EXISTS scheduler;
+CREATE SCHEMA IF NOT EXISTS scheduler_app;
+CREATE SCHEMA IF NOT EXISTS packs;
 CREATE SCHEMA evals;
 
 GRANT USAGE ON SCHEMA coordination, scheduler, scheduler_app, packs, evals TO evalward_app;
@@ -12,7 +12,7 @@ GRANT USAGE ON SCHEMA coordination, scheduler, scheduler_app, packs, evals TO ev
 -- Opens a tenant transaction: sets tenant and time-outs for this transaction only.
 -- Raises when the isolation is not READ COMMITTED: caps counted under a lock need a fresh snapshot per statement,
 -- and a role whose default is another isolation would over-admit.
-CREATE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_ms integer, statement_timeout_ms integer)
+CREATE OR REPLACE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_ms integer, statement_timeout_ms integer)
     RETURNS void
     LANGUAGE plpgsql
     VOLATILE
@@ -35,7 +35,7 @@ $$;
 
 -- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
 -- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.)
-CREATE FUNCTION scheduler_app.require_current_tenant()
+CREATE OR REPLACE FUNCTION scheduler_app.require_current_tenant()
     RETURNS text
     LANGUAGE plpgsql
     STABLE
@@ -51,7 +51,7 @@ END
 $$;
 
 -- Raises when a routine is called for another tenant than the one of this transaction.
-CREATE FUNCTION scheduler_app.raise_unless_tenant(tenant text)
+CREATE OR REPLACE FUNCTION scheduler_app.raise_unless_tenant(tenant text)
     RETURNS void
     LANGUAGE plpgsql
     STABLE

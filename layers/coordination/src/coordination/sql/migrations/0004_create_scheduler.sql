@@ -1,7 +1,7 @@
 -- Operational tables, swept when their time has come, and what they hang on.
 SET LOCAL lock_timeout = '5s';
 
-CREATE TABLE scheduler.jobs (
+CREATE TABLE IF NOT EXISTS scheduler.jobs (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     kind text NOT NULL CHECK (kind IN ('dataset_import', 'webhook_delivery', 'sink_export')),
@@ -19,9 +19,9 @@ CREATE TABLE scheduler.jobs (
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, kind, dedupe_key)
 );
-CREATE INDEX jobs_by_age ON scheduler.jobs (tenant_id, kind, created_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS jobs_by_age ON scheduler.jobs (tenant_id, kind, created_at DESC, id DESC);
 
-CREATE TABLE scheduler.estate_run_queue (
+CREATE TABLE IF NOT EXISTS scheduler.estate_run_queue (
     tenant_id text NOT NULL,
     id uuid NOT NULL,
     queued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -32,7 +32,7 @@ CREATE TABLE scheduler.estate_run_queue (
     CHECK ((completed_at IS NULL) = (outcome IS NULL))
 );
 
-CREATE TABLE scheduler.policy_run_jobs (
+CREATE TABLE IF NOT EXISTS scheduler.policy_run_jobs (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     run_id uuid NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE scheduler.policy_run_jobs (
 );
 
 -- When a source ticks. One row a source; a retired one stays. Custody.
-CREATE TABLE scheduler.schedules (
+CREATE TABLE IF NOT EXISTS scheduler.schedules (
     tenant_id text NOT NULL,
     id text NOT NULL CHECK (id ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     cron text NOT NULL CHECK (length(cron) <= 200),
@@ -69,7 +69,7 @@ CREATE TABLE scheduler.schedules (
 );
 
 -- One tick that was worked on. Operational: swept when it has ended.
-CREATE TABLE scheduler.runs (
+CREATE TABLE IF NOT EXISTS scheduler.runs (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     schedule_id text NOT NULL,
@@ -85,12 +85,12 @@ CREATE TABLE scheduler.runs (
     FOREIGN KEY (tenant_id, schedule_id) REFERENCES scheduler.schedules (tenant_id, id),
     CHECK (window_start < window_end)
 );
-CREATE INDEX runs_by_schedule ON scheduler.runs (tenant_id, schedule_id, created_at DESC, id DESC);
-CREATE UNIQUE INDEX runs_in_planning ON scheduler.runs (tenant_id, schedule_id, tick_at) WHERE state = 'planning';
-CREATE UNIQUE INDEX runs_by_evaluation ON scheduler.runs (tenant_id, evaluation_id) WHERE evaluation_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS runs_by_schedule ON scheduler.runs (tenant_id, schedule_id, created_at DESC, id DESC);
+CREATE UNIQUE INDEX IF NOT EXISTS runs_in_planning ON scheduler.runs (tenant_id, schedule_id, tick_at) WHERE state = 'planning';
+CREATE UNIQUE INDEX IF NOT EXISTS runs_by_evaluation ON scheduler.runs (tenant_id, evaluation_id) WHERE evaluation_id IS NOT NULL;
 
 -- The assembly of one window's traces into a snapshot; its id is that of its tick. Operational: swept when it has ended.
-CREATE TABLE scheduler.graph_jobs (
+CREATE TABLE IF NOT EXISTS scheduler.graph_jobs (
     tenant_id text NOT NULL,
     id uuid NOT NULL,
     schedule_id text NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE scheduler.graph_jobs (
 );
 
 -- Why work failed: failures of the same kind and the same normalized error are one row. Operational: swept when resolved.
-CREATE TABLE scheduler.failure_signatures (
+CREATE TABLE IF NOT EXISTS scheduler.failure_signatures (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     signature text NOT NULL CHECK (signature ~ '^[0-9a-f]{64}$'),
@@ -122,12 +122,12 @@ CREATE TABLE scheduler.failure_signatures (
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, signature)
 );
-CREATE INDEX failure_signatures_by_age ON scheduler.failure_signatures (tenant_id, last_seen_at DESC, id DESC);
-CREATE INDEX failure_signatures_open ON scheduler.failure_signatures (tenant_id, kind, work)
+CREATE INDEX IF NOT EXISTS failure_signatures_by_age ON scheduler.failure_signatures (tenant_id, last_seen_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS failure_signatures_open ON scheduler.failure_signatures (tenant_id, kind, work)
     WHERE state IN ('unresolved', 'investigating');
 
 -- What causes work: one row a cause, kept up to date in place. Custody. Its latest job is kept for it.
-CREATE TABLE scheduler.triggers (
+CREATE TABLE IF NOT EXISTS scheduler.triggers (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     kind text NOT NULL CHECK (kind IN ('source', 'incoming_prefix', 'route')),
@@ -140,10 +140,10 @@ CREATE TABLE scheduler.triggers (
     UNIQUE (tenant_id, kind, name),
     FOREIGN KEY (tenant_id, last_job_id) REFERENCES scheduler.jobs (tenant_id, id)
 );
-CREATE INDEX triggers_by_job ON scheduler.triggers (tenant_id, last_job_id);
+CREATE INDEX IF NOT EXISTS triggers_by_job ON scheduler.triggers (tenant_id, last_job_id);
 
 -- Outcomes of jobs that were swept. Goes after a window of its own.
-CREATE TABLE scheduler.job_history (
+CREATE TABLE IF NOT EXISTS scheduler.job_history (
     tenant_id text NOT NULL,
     id uuid NOT NULL,
     kind text NOT NULL,
@@ -161,7 +161,7 @@ CREATE TABLE scheduler.job_history (
 );
 
 -- Execution environments of the functions that read a queue. Global. Operational: swept when stopped and idle.
-CREATE TABLE scheduler.workers (
+CREATE TABLE IF NOT EXISTS scheduler.workers (
     id uuid PRIMARY KEY,
     function text NOT NULL CHECK (length(function) BETWEEN 1 AND 200),
     state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'draining', 'stopped')),
@@ -173,18 +173,21 @@ CREATE TABLE scheduler.workers (
 
 ALTER TABLE scheduler.jobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.jobs FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.jobs;
 CREATE POLICY tenant ON scheduler.jobs
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.estate_run_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.estate_run_queue FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.estate_run_queue;
 CREATE POLICY tenant ON scheduler.estate_run_queue
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.policy_run_jobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.policy_run_jobs FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.policy_run_jobs;
 CREATE POLICY tenant ON scheduler.policy_run_jobs
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
@@ -194,36 +197,42 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON scheduler.jobs, scheduler.estate_run_que
 
 ALTER TABLE scheduler.schedules ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.schedules FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.schedules;
 CREATE POLICY tenant ON scheduler.schedules
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.runs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.runs FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.runs;
 CREATE POLICY tenant ON scheduler.runs
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.graph_jobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.graph_jobs FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.graph_jobs;
 CREATE POLICY tenant ON scheduler.graph_jobs
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.failure_signatures ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.failure_signatures FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.failure_signatures;
 CREATE POLICY tenant ON scheduler.failure_signatures
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.triggers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.triggers FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.triggers;
 CREATE POLICY tenant ON scheduler.triggers
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE scheduler.job_history ENABLE ROW LEVEL SECURITY;
 ALTER TABLE scheduler.job_history FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON scheduler.job_history;
 CREATE POLICY tenant ON scheduler.job_history
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));

@@ -46,7 +46,7 @@ CREATE INDEX webhook_deliveries_by_end ON evals.webhook_deliveries (tenant_id, c
 CREATE INDEX webhook_deliveries_by_run ON evals.webhook_deliveries (tenant_id, run_id) WHERE run_id IS NOT NULL;
 
 -- What happened to datasets in the bucket. Custody: never swept.
-CREATE TABLE packs.pack_storage_events (
+CREATE TABLE IF NOT EXISTS packs.pack_storage_events (
     tenant_id text NOT NULL,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     event text NOT NULL CHECK (event IN ('dataset.published', 'dataset.removed')),
@@ -56,10 +56,10 @@ CREATE TABLE packs.pack_storage_events (
     created_by text NOT NULL,
     PRIMARY KEY (tenant_id, id)
 );
-CREATE INDEX pack_storage_events_by_age ON packs.pack_storage_events (tenant_id, created_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS pack_storage_events_by_age ON packs.pack_storage_events (tenant_id, created_at DESC, id DESC);
 
 -- A storage event on its way to EventBridge; published_at is the acknowledgement. Operational: swept after it.
-CREATE TABLE packs.pack_storage_outbox (
+CREATE TABLE IF NOT EXISTS packs.pack_storage_outbox (
     tenant_id text NOT NULL,
     id uuid NOT NULL,
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
@@ -83,12 +83,14 @@ CREATE POLICY tenant ON evals.webhook_deliveries
 
 ALTER TABLE packs.pack_storage_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE packs.pack_storage_events FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON packs.pack_storage_events;
 CREATE POLICY tenant ON packs.pack_storage_events
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 ALTER TABLE packs.pack_storage_outbox ENABLE ROW LEVEL SECURITY;
 ALTER TABLE packs.pack_storage_outbox FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS tenant ON packs.pack_storage_outbox;
 CREATE POLICY tenant ON packs.pack_storage_outbox
     USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
