@@ -16,7 +16,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-MODULES = ("bench.keyed_writes", "bench.publish_dataset")
+MODULES = ("bench.keyed_writes", "bench.publish_dataset", "bench.evaluate_run")
 DOCS = Path(__file__).parents[1] / "docs"
 FIGURES = DOCS / "benchmarks.json"
 TABLE = DOCS / "benchmarks.md"
