@@ -17,6 +17,7 @@ from coordination.wake_ups import WakeUp
 from records.record import read_records
 
 from run_evaluation.finish_run import finish_run
+from run_evaluation.shard_progress import RunEndedError, add_to_run, write_results
 from run_evaluation.shard_scores import ShardScores, build_scorers, score_records
 
 logger = Logger(child=True)
@@ -26,15 +27,8 @@ _WAKE_UPS = load_queries("wake_ups")
 _LEASE_SECONDS = 60
 _RENEW_SECONDS = 20.0
 _BATCH_RECORDS = 50
-_INSERT_ROWS = 1000
 # What writing a shard's results and answering Lambda may take.
 _SPARE_SECONDS = 15.0
-# The run is finished right after its last shard; this wakes somebody up when that did not happen.
-_FINISH_DELAY_SECONDS = 30
-
-
-class RunEndedError(Exception):
-    """The run ended while one of its shards was evaluated: the transaction is rolled back."""
 
 
 class ShardTimeoutError(Exception):
@@ -104,10 +98,11 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
             release_lease(transaction, lease)
             return None
-        _write_results(transaction, shard["run_id"], scores)
+        write_results(transaction, shard["run_id"], scores)
         transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
         release_lease(transaction, lease)
-        return _count(transaction, shard, scores, config)
+        progress = add_to_run(transaction, shard["run_id"], config, scores, records=shard["records"], shards=1)
+        return progress.finished_run
 
 
 def _drop_shard(database: Database, wake_up: WakeUp) -> None:
@@ -133,48 +128,6 @@ def _score(
             renewed_at = time.monotonic()
         score_records(scores, scorers, records[start : start + _BATCH_RECORDS], first_record + start)
     return scores
-
-
-def _write_results(transaction: Transaction, run_id: UUID, scores: ShardScores) -> None:
-    for start in range(0, len(scores.records), _INSERT_ROWS):
-        transaction.submit(
-            _QUERIES["insert_results"],
-            {"tenant": transaction.tenant, "run_id": run_id} | scores.columns(start, start + _INSERT_ROWS),
-        )
-
-
-def _count(transaction: Transaction, shard: dict[str, Any], scores: ShardScores, config: RunConfig) -> UUID | None:
-    """Add the shard to its run; return the run when it was the last."""
-    run = transaction.fetch_one(
-        _QUERIES["count_shard"],
-        {
-            "tenant": transaction.tenant,
-            "run_id": shard["run_id"],
-            "records": shard["records"],
-            "scored": scores.counts["scored"],
-            "skipped": scores.counts["skipped"],
-            "errors": scores.counts["error"],
-            "input_tokens": scores.input_tokens,
-            "output_tokens": scores.output_tokens,
-            "cost_usd": scores.cost_usd,
-        },
-    )
-    if run is None:
-        raise RunEndedError(f"run {shard['run_id']} has ended; its shard's results are dropped")
-    if config.max_errors is not None and run["results_errors"] > config.max_errors:
-        failure = RunFailure(
-            code="too_many_errors",
-            detail=f"{run['results_errors']} results are errors, max_errors allows {config.max_errors}. "
-            "GET …/results?status=error shows them.",
-        )
-        end_open_run(transaction, shard["run_id"], "error", failure)
-        return None
-    if run["shards_done"] < run["shards_total"]:
-        return None
-    transaction.wake(
-        WakeUp("evaluation", "finish", transaction.tenant, str(shard["run_id"]), delay_seconds=_FINISH_DELAY_SECONDS)
-    )
-    return shard["run_id"]
 
 
 def _give_up(transaction: Transaction, params: dict[str, Any], shard: dict[str, Any]) -> None:

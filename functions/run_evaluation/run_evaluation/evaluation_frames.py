@@ -11,6 +11,7 @@ from coordination.http.validation import parse_json_object, read_faults
 from coordination.models import RequestModel
 from coordination.runs import EvaluatorConfig
 from pydantic import Field, ValidationError
+from records.evaluators import catalogue
 from records.record import Record
 from records.record_ids import RecordIds
 from records.row_assembly import RowAssembly, RowRefusedError
@@ -83,6 +84,11 @@ def _read_settings(line: bytes) -> tuple[EvaluationSettings, list[EvaluatorConfi
         faults = [Fault(f"/0{fault.pointer}", fault.message) for fault in read_faults(error)]
         raise InvalidRequestError.at(faults) from error
     evaluators, faults = check_evaluators(settings.evaluators, "/0/evaluators")
+    faults += [
+        Fault(f"/0/evaluators/{position}/name", f"{evaluator.name} calls out; create a run for it")
+        for position, evaluator in enumerate(evaluators)
+        if not faults and catalogue.get_evaluator(evaluator.name).calls_out
+    ]
     if faults:
         raise InvalidRequestError.at(faults)
     return settings, evaluators

@@ -11,7 +11,7 @@ from coordination.leases import Lease, drop_lease, release_lease, require_lease,
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
 from coordination.run_endings import end_open_run
-from coordination.runs import RunFailure
+from coordination.runs import RunConfig, RunFailure
 from coordination.snapshots import manifest_key_beside
 from coordination.wake_ups import WakeUp
 from records.manifest import Manifest, decode_manifest
@@ -98,7 +98,10 @@ def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
     shards = cut_shards(decode_manifest(stored))
     with environment.database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
-        missing = shards if dispatch["shards_total"] is None else _drop_evaluated(transaction, run_id, shards)
+        missing = shards
+        if dispatch["shards_total"] is not None:
+            config = RunConfig.model_validate(dispatch["config"])
+            missing = _drop_evaluated(transaction, run_id, shards, config.results_each)
         if transaction.fetch_one(_QUERIES["start_run"], params | {"shards_total": len(shards)}) is not None:
             _queue_shards(transaction, run_id, missing)
             transaction.submit(_QUERIES["acknowledge_dispatch"], params)
@@ -108,8 +111,10 @@ def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         release_lease(transaction, lease)
 
 
-def _drop_evaluated(transaction: Transaction, run_id: UUID, shards: list[ShardPlan]) -> list[ShardPlan]:
-    """Leave out the shards that a resumed run has results of, and take away the rows of those it begins anew.
+def _drop_evaluated(
+    transaction: Transaction, run_id: UUID, shards: list[ShardPlan], results_each: int
+) -> list[ShardPlan]:
+    """Leave out the shards that a resumed run has all results of, and take away the rows of those it begins anew.
 
     The results tell, not the shards' rows, which may have been swept. New rows get new ids, so a worker that comes back
     to a shard of the time before cannot complete it.
@@ -117,7 +122,13 @@ def _drop_evaluated(transaction: Transaction, run_id: UUID, shards: list[ShardPl
     params: dict[str, Any] = {"tenant": transaction.tenant, "run_id": run_id}
     transaction.submit(_QUERIES["delete_unfinished_shards"], params)
     rows = transaction.fetch_all(
-        _QUERIES["list_evaluated_shards"], params | {"first_records": [shard.first_record for shard in shards]}
+        _QUERIES["list_evaluated_shards"],
+        params
+        | {
+            "first_records": [shard.first_record for shard in shards],
+            "records": [shard.records for shard in shards],
+            "results_each": results_each,
+        },
     )
     evaluated = {row["first_record"] for row in rows}
     return [shard for shard in shards if shard.first_record not in evaluated]

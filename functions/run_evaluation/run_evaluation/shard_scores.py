@@ -1,12 +1,13 @@
 """Score the records of a shard: pure, no database, no AWS."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordination.array_literals import write_booleans, write_numbers, write_texts
 from coordination.runs import EvaluatorConfig
 from records.evaluators import catalogue
-from records.evaluators.contract import Scorer
+from records.evaluators.contract import Score, Scorer
 from records.record import Record
 
 
@@ -16,7 +17,7 @@ class ShardScores:
 
     Attributes
     ----------
-    record_nos, evaluators, records, statuses, scores, passed, errors
+    record_nos, trials, evaluators, records, statuses, scores, passed, errors
         One entry a result.
     counts
         Results by status.
@@ -25,6 +26,7 @@ class ShardScores:
     """
 
     record_nos: list[int] = field(default_factory=list[int])
+    trials: list[int] = field(default_factory=list[int])
     evaluators: list[str] = field(default_factory=list[str])
     records: list[str] = field(default_factory=list[str])
     statuses: list[str] = field(default_factory=list[str])
@@ -36,16 +38,17 @@ class ShardScores:
     output_tokens: int | None = None
     cost_usd: float | None = None
 
-    def columns(self, start: int, end: int) -> dict[str, list[Any]]:
-        """Return the results [start, end) as the parameters of an insert."""
+    def columns(self, start: int, end: int) -> dict[str, str]:
+        """Return the results [start, end) as the parameters of an insert, arrays in the database's writing."""
         return {
-            "record_nos": self.record_nos[start:end],
-            "evaluators": self.evaluators[start:end],
-            "records": self.records[start:end],
-            "statuses": self.statuses[start:end],
-            "scores": self.scores[start:end],
-            "passed": self.passed[start:end],
-            "errors": self.errors[start:end],
+            "record_nos": write_numbers(self.record_nos[start:end]),
+            "trials": write_numbers(self.trials[start:end]),
+            "evaluators": write_texts(self.evaluators[start:end]),
+            "records": write_texts(self.records[start:end]),
+            "statuses": write_texts(self.statuses[start:end]),
+            "scores": write_numbers(self.scores[start:end]),
+            "passed": write_booleans(self.passed[start:end]),
+            "errors": write_texts(self.errors[start:end]),
         }
 
 
@@ -60,20 +63,26 @@ def score_records(
     """Add the results of records to `scores`; `first_record` is the number of the first of them in the snapshot."""
     for record_no, record in enumerate(records, first_record):
         for evaluator_id, scorer in scorers:
-            score = scorer(record)
-            scores.record_nos.append(record_no)
-            scores.evaluators.append(evaluator_id)
-            scores.records.append(record.id)
-            scores.statuses.append(score.status)
-            scores.scores.append(score.score)
-            scores.passed.append(score.passed)
-            scores.errors.append(score.message)
-            scores.counts[score.status] += 1
+            add_score(scores, record_no, 1, evaluator_id, record.id, scorer(record))
         if record.usage:
-            _add_usage(scores, record.usage)
+            add_usage(scores, record.usage)
 
 
-def _add_usage(scores: ShardScores, usage: dict[str, Any]) -> None:
+def add_score(scores: ShardScores, record_no: int, trial: int, evaluator_id: str, record_id: str, score: Score) -> None:
+    """Add one result."""
+    scores.record_nos.append(record_no)
+    scores.trials.append(trial)
+    scores.evaluators.append(evaluator_id)
+    scores.records.append(record_id)
+    scores.statuses.append(score.status)
+    scores.scores.append(score.score)
+    scores.passed.append(score.passed)
+    scores.errors.append(score.message)
+    scores.counts[score.status] += 1
+
+
+def add_usage(scores: ShardScores, usage: Mapping[str, Any]) -> None:
+    """Add what one output used, as far as it says so."""
     input_tokens, output_tokens, cost = (usage.get(name) for name in ("input_tokens", "output_tokens", "cost_usd"))
     if input_tokens is not None:
         scores.input_tokens = (scores.input_tokens or 0) + int(input_tokens)

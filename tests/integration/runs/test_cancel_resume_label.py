@@ -202,7 +202,7 @@ def test_worker_that_completes_after_the_cancellation_rolls_back_and_cancels_its
     world.publish_answers(SIX)
     run = world.create()
     world.work_once()
-    write = evaluation._write_results
+    write = evaluation.write_results
 
     def write_and_lose_the_run(transaction: Any, *arguments: Any) -> None:
         write(transaction, *arguments)
@@ -210,7 +210,7 @@ def test_worker_that_completes_after_the_cancellation_rolls_back_and_cancels_its
         # The shard is locked by the worker at this moment, so cancelling leaves it alone.
         assert world.database.look("UPDATE evals.runs SET state = 'cancelled', finished_at = clock_timestamp()") == []
 
-    monkeypatch.setattr(evaluation, "_write_results", write_and_lose_the_run)
+    monkeypatch.setattr(evaluation, "write_results", write_and_lose_the_run)
     (_, shard), *_ = world.waiting()
     world.work("shard", shard)
     assert world.results(run) == []

@@ -7,8 +7,9 @@ from coordination.datasets import DatasetName
 from coordination.evaluator_requests import EvaluatorRequest
 from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel, Sha256
-from coordination.runs import RunDataset, TargetConfig
+from coordination.runs import RunDataset
 from coordination.sinks import MAX_SINKS, Sink
+from coordination.targets import RecordedTarget, Target
 from pydantic import BeforeValidator, Field, StringConstraints
 from records.gates import MAX_GATES, Gate
 
@@ -40,10 +41,10 @@ class CreateRun(RequestModel):
     dataset: DatasetReference
     evaluators: Annotated[list[EvaluatorRequest], Field(min_length=1, max_length=50)]
     target: Annotated[
-        TargetConfig,
-        BeforeValidator(_name_to_target, json_schema_input_type=TargetConfig | str),
-        Field(description="what makes the outputs; a bare kind is short for {kind}"),
-    ] = TargetConfig()
+        Target,
+        BeforeValidator(_name_to_target, json_schema_input_type=Target | Literal["recorded"]),
+        Field(description="what makes the outputs; `recorded` is short for its kind"),
+    ] = RecordedTarget()
     gates: Annotated[list[Gate], Field(max_length=MAX_GATES, default_factory=list[Gate])]
     sinks: Annotated[
         list[Sink], Field(max_length=MAX_SINKS, default_factory=list[Sink], description="where the outcome goes")

@@ -5,10 +5,11 @@ from typing import Any
 from coordination.cron import GRAMMAR_VERSION, parse_cron
 from coordination.errors import Fault, InvalidRequestError
 from coordination.evaluator_requests import check_evaluators
-from coordination.runs import RunConfig, TargetConfig
+from coordination.runs import RunConfig
 from coordination.sinks import S3Sink, find_prefix_fault
 from coordination.source_locations import LocationRefusedError, read_traces_prefix
 from coordination.sources import SourceConfig, read_ticks
+from coordination.targets import RecordedTarget
 from psycopg.types.json import Jsonb
 from records.gates import find_unknown_metrics
 
@@ -40,7 +41,7 @@ def make_config(fields: SourceFields, bucket: str, project: str) -> SourceConfig
     if faults:
         raise InvalidRequestError.at(faults)
     run = RunConfig(
-        target=TargetConfig(),
+        target=RecordedTarget(),
         evaluators=evaluators,
         gates=fields.gates,
         trials=1,

@@ -5,10 +5,12 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
+from records.evaluators import catalogue
 from records.gates import Gate
 
 from coordination.models import Instant, ResponseModel
 from coordination.sinks import RunSink, to_run_sink
+from coordination.targets import Target
 
 TERMINAL_STATES = frozenset({"succeeded", "failed", "error", "cancelled"})
 type RunState = Literal["pending", "running", "succeeded", "failed", "error", "cancelled"]
@@ -34,27 +36,29 @@ class EvaluatorConfig(BaseModel):
     params: dict[str, Any]
 
 
-class TargetConfig(BaseModel):
-    """What makes the outputs: `recorded` scores those that the records carry."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: Annotated[Literal["recorded"], Field(description="recorded: score the outputs the records carry")] = (
-        "recorded"
-    )
-
-
 class RunConfig(BaseModel):
     """All that decides a run's scores beside its records, complete: defaults applied, as it was at creation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    target: TargetConfig
+    target: Target
     evaluators: list[EvaluatorConfig]
     gates: list[Gate]
     trials: int
     concurrency: int
     max_errors: int | None
+
+    @property
+    def makes_calls(self) -> bool:
+        """Whether its target or one of its evaluators calls out: its shards then write in batches."""
+        return self.target.kind != "recorded" or any(
+            catalogue.get_evaluator(evaluator.name).calls_out for evaluator in self.evaluators
+        )
+
+    @property
+    def results_each(self) -> int:
+        """Results of one record: one of each evaluator in each trial."""
+        return len(self.evaluators) * self.trials
 
 
 class RunDataset(ResponseModel):

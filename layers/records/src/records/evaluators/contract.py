@@ -114,6 +114,9 @@ class Evaluator[P: EvaluatorParams]:
     better
         Which scores are the better ones; ``None`` when neither are (a length). Decides which records a report shows
         as the worst, and what a comparison calls a regression.
+    calls_out
+        Whether its scores come from a call (of a model, of a function). Only its parameters are known here; who may
+        make calls makes them, and ``build`` refuses.
     """
 
     name: str
@@ -126,9 +129,22 @@ class Evaluator[P: EvaluatorParams]:
     minimum: float | None = None
     maximum: float | None = None
     better: Literal["higher", "lower"] | None = "higher"
+    calls_out: bool = False
 
 
 type AnyEvaluator = Evaluator[Any]
+
+
+def refuse_to_build(_params: EvaluatorParams) -> Judge:
+    """Stand in for the judge of an evaluator that calls out.
+
+    Raises
+    ------
+    TypeError
+        Always: this layer is pure.
+    """
+    message = "an evaluator that calls out has no pure judge"
+    raise TypeError(message)
 
 
 class Scorer:

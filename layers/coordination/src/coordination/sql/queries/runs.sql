@@ -92,7 +92,7 @@ SELECT state, report FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id =
 
 -- name: read_dispatch
 -- What planning needs to know of a run; no row when it is gone. shards_total: NULL until it was planned once. No lock.
-SELECT r.state, r.shards_total, s.path, s.sha256, s.records, p.paused
+SELECT r.state, r.config, r.shards_total, s.path, s.sha256, s.records, p.paused
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 JOIN coordination.projects p ON p.id = r.tenant_id
@@ -140,10 +140,51 @@ RETURNING j.run_id, j.shard_no, j.first_record, j.records, j.byte_start, j.byte_
 -- name: insert_results
 -- At most 1000 results in one statement; arrays in the same order. No lock.
 INSERT INTO evals.run_results (tenant_id, run_id, record_no, trial, evaluator, record, status, score, passed, error)
-SELECT %(tenant)s::text, %(run_id)s::uuid, x.record_no, 1, x.evaluator, x.record, x.status, x.score, x.passed, x.error
-FROM unnest(%(record_nos)s::integer[], %(evaluators)s::text[], %(records)s::text[], %(statuses)s::text[],
-            %(scores)s::double precision[], %(passed)s::boolean[], %(errors)s::text[])
-     AS x (record_no, evaluator, record, status, score, passed, error);
+SELECT %(tenant)s::text, %(run_id)s::uuid, x.record_no, x.trial, x.evaluator, x.record, x.status, x.score, x.passed,
+       x.error
+FROM unnest(%(record_nos)s::integer[], %(trials)s::smallint[], %(evaluators)s::text[], %(records)s::text[],
+            %(statuses)s::text[], %(scores)s::double precision[], %(passed)s::boolean[], %(errors)s::text[])
+     AS x (record_no, trial, evaluator, record, status, score, passed, error);
+
+-- name: insert_outputs
+-- At most 1000 outputs of a target in one statement; arrays in the same order. outputs: JSON texts, NULL with an error;
+-- latencies: milliseconds; costs: US dollars. No lock.
+INSERT INTO evals.run_outputs (tenant_id, run_id, record_no, trial, record, output, latency_ms, input_tokens,
+                               output_tokens, cost_usd, error, attempts)
+SELECT %(tenant)s::text, %(run_id)s::uuid, x.record_no, x.trial, x.record, x.output::json, x.latency_ms, x.input_tokens,
+       x.output_tokens, x.cost_usd, x.error, x.attempts
+FROM unnest(%(record_nos)s::integer[], %(trials)s::smallint[], %(records)s::text[], %(outputs)s::text[],
+            %(latencies)s::double precision[], %(input_tokens)s::bigint[], %(output_tokens)s::bigint[],
+            %(costs)s::double precision[], %(errors)s::text[], %(attempts)s::smallint[])
+     AS x (record_no, trial, record, output, latency_ms, input_tokens, output_tokens, cost_usd, error, attempts);
+
+-- name: list_judged_trials
+-- Which trials of a shard's records have their results; those of one record and trial are written together, so one
+-- evaluator tells of all. evaluator: any of the run; first_record, records: the shard. No lock.
+SELECT record_no, trial
+FROM evals.run_results
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND evaluator = %(evaluator)s::text
+  AND record_no >= %(first_record)s::integer AND record_no < %(first_record)s::integer + %(records)s::integer;
+
+-- name: list_unjudged_outputs
+-- Outputs of a shard's records that have no results yet: their targets are not asked again. first_record, records: the
+-- shard. No lock.
+SELECT o.record_no, o.trial, o.output::text AS output, o.latency_ms, o.input_tokens, o.output_tokens, o.cost_usd, o.error
+FROM evals.run_outputs o
+WHERE o.tenant_id = %(tenant)s::text AND o.run_id = %(run_id)s::uuid
+  AND o.record_no >= %(first_record)s::integer AND o.record_no < %(first_record)s::integer + %(records)s::integer
+  AND NOT EXISTS (SELECT 1 FROM evals.run_results r
+                  WHERE r.tenant_id = o.tenant_id AND r.run_id = o.run_id AND r.record_no = o.record_no
+                    AND r.trial = o.trial);
+
+-- name: summarize_latencies
+-- How long a run's target took for its outputs, in milliseconds; NULLs when it has none. Reads all outputs of the run.
+-- No lock.
+SELECT count(latency_ms) AS outputs, avg(latency_ms) AS mean,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) AS p50,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) AS p95, max(latency_ms) AS max
+FROM evals.run_outputs
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid AND error IS NULL;
 
 -- name: complete_shard
 -- running -> completed; no row comes back when the shard is in another state. Lock: its row.
@@ -152,11 +193,29 @@ SET state = 'completed', error = NULL, completed_at = clock_timestamp(), updated
 WHERE tenant_id = %(tenant)s::text AND id = %(shard_id)s::uuid AND state = 'running'
 RETURNING id;
 
+-- name: note_shard_progress
+-- Note that a shard which writes in batches has got further: its attempts without progress count from this one. No row
+-- comes back when it is not running any more. Lock: its row.
+UPDATE scheduler.policy_run_jobs
+SET attempts = 1, updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(shard_id)s::uuid AND state = 'running'
+RETURNING id;
+
+-- name: requeue_shard
+-- running -> queued: the rest of a shard is for the next invocation. has_progress: whether this attempt got further and
+-- so does not count. No row comes back when the shard is in another state. Lock: its row.
+UPDATE scheduler.policy_run_jobs
+SET state = 'queued', attempts = CASE WHEN %(has_progress)s::boolean THEN 0 ELSE attempts END,
+    updated_at = clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(shard_id)s::uuid AND state = 'running'
+RETURNING id;
+
 -- name: count_shard
--- Add a completed shard to its run, which must be running. Sums of tokens (count) and cost (USD) or NULL. Last before
--- the commit: shards of one run wait for each other here. Lock: the run's row.
+-- Add what a shard got done to its run, which must be running. shards: 1 when that completes it, else 0. Sums of tokens
+-- (count) and cost (USD) or NULL. Last before the commit: shards of one run wait for each other here. Lock: the run's
+-- row.
 UPDATE evals.runs
-SET shards_done = shards_done + 1,
+SET shards_done = shards_done + %(shards)s::integer,
     records_done = records_done + %(records)s::integer,
     results_scored = results_scored + %(scored)s::integer,
     results_skipped = results_skipped + %(skipped)s::integer,
@@ -291,12 +350,14 @@ ON CONFLICT (tenant_id, id) DO UPDATE
 SET queued_at = clock_timestamp(), acknowledged_at = NULL, completed_at = NULL, outcome = NULL;
 
 -- name: list_evaluated_shards
--- Of the shards that begin at these records, those that are evaluated: a shard's results are written with its completion,
--- all or none, so its first record tells. first_records: numbers in the snapshot. No lock.
+-- Of these shards, those that have all their results. first_records: numbers in the snapshot; records: how many follow,
+-- in the same order; results_each: results of one record. Reads all results of the run. No lock.
 SELECT f.first_record
-FROM unnest(%(first_records)s::integer[]) AS f (first_record)
-WHERE EXISTS (SELECT 1 FROM evals.run_results r
-              WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid AND r.record_no = f.first_record);
+FROM unnest(%(first_records)s::integer[], %(records)s::integer[]) AS f (first_record, records)
+WHERE (SELECT count(*) FROM evals.run_results r
+       WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid
+         AND r.record_no >= f.first_record AND r.record_no < f.first_record + f.records)
+      = f.records::bigint * %(results_each)s::integer;
 
 -- name: delete_unfinished_shards
 -- Take away the shards that a resumed run plans anew: whoever still works on one can no longer complete it. Lock: the
@@ -406,6 +467,10 @@ DELETE FROM scheduler.estate_run_queue WHERE tenant_id = %(tenant)s::text AND id
 -- name: delete_run_results
 -- Delete the results of a run. Lock: the rows; the caller holds the run's.
 DELETE FROM evals.run_results WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: delete_run_outputs
+-- Delete the outputs of a run's target. Lock: the rows; the caller holds the run's.
+DELETE FROM evals.run_outputs WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
 
 -- name: delete_run_labels
 -- Delete the labels of a run. Lock: the rows; the caller holds the run's.
