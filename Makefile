@@ -10,7 +10,7 @@ UV := .local/uv/bin/uv
 export UV_PYTHON := $(or $(PYTHON313),3.13)
 export UV_PYTHON_DOWNLOADS := automatic
 export SAM_CLI_TELEMETRY := 0
-MANIFESTS := uv.lock pyproject.toml $(wildcard functions/*/pyproject.toml layers/*/pyproject.toml local/pyproject.toml)
+MANIFESTS := uv.lock pyproject.toml $(wildcard functions/*/pyproject.toml layers/*/pyproject.toml client/pyproject.toml local/pyproject.toml)
 
 .PHONY: help
 help: ## list the targets
@@ -28,6 +28,12 @@ $(UV):
 .local/sam/.ready: $(UV) $(MANIFESTS)
 	@echo "setting up .local/sam (aws-sam-cli)"
 	@UV_PROJECT_ENVIRONMENT=.local/sam $(UV) sync --frozen --quiet --only-group sam
+	@touch $@
+
+# Trace stores that run beside us: their dependencies fit no other environment, so each has a lock of its own.
+.local/mlflow/.ready .local/phoenix/.ready: .local/%/.ready: $(UV) tests/peers/%_server/uv.lock
+	@echo "setting up .local/$*"
+	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/$* $(UV) sync --frozen --quiet --compile-bytecode --project tests/peers/$*_server
 	@touch $@
 
 .PHONY: setup
@@ -54,6 +60,10 @@ build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (A
 .PHONY: test
 test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then .venv/bin/pytest; else echo "pgbouncer is not installed: the tests marked so are LEFT OUT (apt-get install pgbouncer)"; .venv/bin/pytest -m 'not pgbouncer'; fi
+
+.PHONY: peers
+peers: setup .local/mlflow/.ready .local/phoenix/.ready ## run the tests against real MLflow and Phoenix servers
+	@.venv/bin/pytest tests/peers
 
 .PHONY: check
 check: setup ## formatter, linter, types, import rules, SQL lint

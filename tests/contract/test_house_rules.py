@@ -16,12 +16,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CODE = [
     path
-    for room in ("functions", "layers")
+    for room in ("client", "functions", "layers")
     for path in sorted((ROOT / room).rglob("*.py"))
     if ".aws-sam" not in path.parts
 ]
 # A function that starts a process of its own hands on the two variables that find the interpreter and its libraries.
-MAY_READ_ENVIRONMENT = {"settings.py", "parquet_process.py"}
+MAY_READ_ENVIRONMENT = {"settings.py", "parquet_process.py", "configuration.py"}
 
 
 def imports(source: str) -> Iterator[str]:
@@ -124,7 +124,8 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def paths_of(folder: Path) -> dict[str, str]:
-    places = [*sorted((folder / "functions").glob("*")), *sorted(folder.glob("layers/*/src")), folder / "local" / "src"]
+    places = [*sorted((folder / "functions").glob("*")), *sorted(folder.glob("layers/*/src"))]
+    places += [folder / "local" / "src", folder / "client" / "src"]
     return {"PYTHONPATH": ":".join(map(str, places)), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
 
 
@@ -136,6 +137,8 @@ BREACHES = {
     ),
     "records is pure: no database, no AWS": ("layers/records/src/records/record.py", "import psycopg"),
     "pyarrow only in dataset_conversion": ("functions/api/api/handler.py", "import pyarrow"),
+    "The client knows the API and nothing behind it": ("client/src/evalward/client.py", "import coordination"),
+    "No function takes the client along": ("functions/api/api/handler.py", "import evalward"),
 }
 
 
@@ -143,7 +146,7 @@ BREACHES = {
 def copy_of_the_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy what the import rules look at."""
     folder = tmp_path_factory.mktemp("copy")
-    for room in ("functions", "layers", "local"):
+    for room in ("client", "functions", "layers", "local"):
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "*.sql", "*.json"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

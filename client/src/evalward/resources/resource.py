@@ -1,0 +1,39 @@
+"""What all kinds have in common: one operation a method, lists in pages."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from evalward.transport import JsonObject, Transport, Write
+
+
+class Resource:
+    """Base of the kinds.
+
+    Parameters
+    ----------
+    transport
+        Carries the requests.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def _read(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Mapping[str, Any] | None = None
+    ) -> JsonObject:
+        return cast("JsonObject", self._transport.read(operation, path, query).json())
+
+    def _write(self, write: Write, idempotency_key: str | None = None) -> JsonObject:
+        response = self._transport.write(write, idempotency_key=idempotency_key)
+        return cast("JsonObject", response.json()) if response.content else {}
+
+    def _each(
+        self, operation: str, path: Mapping[str, str] | None = None, query: Mapping[str, Any] | None = None
+    ) -> Iterator[JsonObject]:
+        cursor: str | None = None
+        while True:
+            page = self._read(operation, path, {"limit": 200, **(query or {}), "cursor": cursor})
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return

@@ -1,0 +1,123 @@
+"""Runs."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from evalward.errors import WaitedInVainError
+from evalward.resources.resource import Resource
+from evalward.transport import JsonObject, Write
+
+END_STATES = frozenset({"succeeded", "failed", "error", "cancelled"})
+"""States in which a run stays."""
+
+_MEDIA_TYPES = {
+    "json": "application/json",
+    "html": "text/html",
+    "markdown": "text/markdown",
+    "junit": "application/xml",
+}
+
+
+class Runs(Resource):
+    """Evaluations of datasets and windows."""
+
+    def create(self, project: str, run: JsonObject, *, idempotency_key: str | None = None) -> JsonObject:
+        """Create a run; it is evaluated in the background."""
+        return self._write(Write(operation="runs.create", path={"project": project}, body=run), idempotency_key)
+
+    def get(self, project: str, run: str, *, wait_seconds: int = 0) -> JsonObject:
+        """Read a run; with `wait_seconds` (0 to 20) the answer comes when it has ended, at the latest after that."""
+        return self._read("runs.get", {"project": project, "run": run}, {"wait_seconds": wait_seconds or None})
+
+    def wait(
+        self,
+        project: str,
+        run: str,
+        *,
+        timeout_seconds: float = 3600.0,
+        look: Callable[[JsonObject], None] = lambda _run: None,
+        poll_seconds: int = 20,
+    ) -> JsonObject:
+        """Return a run when it has ended.
+
+        Parameters
+        ----------
+        project, run
+            Which.
+        timeout_seconds
+            How long to wait.
+        look
+            Is given the run each time it was read, for progress.
+        poll_seconds
+            How long one question waits for the end (0 to 20).
+
+        Raises
+        ------
+        WaitedInVainError
+            It has not ended by then; it goes on.
+        """
+        give_up_at = time.monotonic() + timeout_seconds
+        while True:
+            left = max(0.0, give_up_at - time.monotonic())
+            seen = self.get(project, run, wait_seconds=min(poll_seconds, int(left)))
+            look(seen)
+            if seen["state"] in END_STATES:
+                return seen
+            if time.monotonic() >= give_up_at:
+                raise WaitedInVainError(
+                    f"Run {run} is still {seen['state']} after {timeout_seconds:.0f} s; it goes on."
+                )
+            if int(left) == 0:
+                time.sleep(min(left, 0.2))
+
+    def page(self, project: str, **query: Any) -> JsonObject:
+        """Return one page of runs (`state`, `label`, `source`, `created_after`), newest first."""
+        return self._read("runs.list", {"project": project}, query)
+
+    def each(self, project: str, **query: Any) -> Iterator[JsonObject]:
+        """Go through all runs, newest first."""
+        return self._each("runs.list", {"project": project}, query)
+
+    def results(self, project: str, run: str, **query: Any) -> JsonObject:
+        """Return one page of results (`evaluator`, `status`), in the order of the records."""
+        return self._read("runs.results", {"project": project, "run": run}, query)
+
+    def each_result(self, project: str, run: str, **query: Any) -> Iterator[JsonObject]:
+        """Go through all results."""
+        return self._each("runs.results", {"project": project, "run": run}, query)
+
+    def report(self, project: str, run: str) -> JsonObject:
+        """Read the report of a finished run."""
+        return self._read("runs.report", {"project": project, "run": run})
+
+    def render_report(self, project: str, run: str, form: str) -> bytes:
+        """Read the report as `json`, `html`, `markdown` or `junit`."""
+        path = {"project": project, "run": run}
+        return self._transport.read("runs.report", path, {"format": form}, accept=_MEDIA_TYPES[form]).content
+
+    def compare(self, project: str, baseline: str, candidate: str) -> JsonObject:
+        """Compare two runs record by record."""
+        return self._read("runs.compare", {"project": project}, {"baseline": baseline, "candidate": candidate})
+
+    def cancel(self, project: str, run: str, *, idempotency_key: str | None = None) -> JsonObject:
+        """Cancel a run that has not ended; what it has evaluated stays."""
+        return self._write(self._of("runs.cancel", project, run), idempotency_key)
+
+    def resume(self, project: str, run: str, *, idempotency_key: str | None = None) -> JsonObject:
+        """Resume a run that ended in error or was cancelled; only what has no result is evaluated."""
+        return self._write(self._of("runs.resume", project, run), idempotency_key)
+
+    def label(
+        self, project: str, run: str, labels: dict[str, str | None], *, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Set labels; None takes one off, those left out stay."""
+        return self._write(self._of("runs.label", project, run, {"labels": labels}), idempotency_key)
+
+    def delete(self, project: str, run: str, *, idempotency_key: str | None = None) -> None:
+        """Delete an ended run with its results and its report."""
+        self._write(self._of("runs.delete", project, run), idempotency_key)
+
+    @staticmethod
+    def _of(operation: str, project: str, run: str, body: Any = None) -> Write:
+        return Write(operation=operation, path={"project": project, "run": run}, body=body)
