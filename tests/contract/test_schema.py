@@ -18,7 +18,7 @@ SCHEMAS = "('coordination', 'scheduler', 'scheduler_app', 'packs', 'evals')"
 # One row a fact: what it is about, its name, its definition. Names made by the server count too.
 CATALOGUE = f"""
 WITH spaces AS (SELECT oid, nspname, nspacl FROM pg_namespace WHERE nspname IN {SCHEMAS})
-SELECT 'schema' AS kind, nspname AS name, coalesce(nspacl::text, '') AS definition FROM spaces
+SELECT 'schema' AS kind, nspname::text AS name, coalesce(nspacl::text, '') AS definition FROM spaces
 UNION ALL
 SELECT 'table', c.oid::regclass::text, format('%s rls %s force %s', c.relkind, c.relrowsecurity, c.relforcerowsecurity)
 FROM pg_class c JOIN spaces s ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'S')

@@ -1,0 +1,582 @@
+-- Terminal cleanup: indexes, views, one routine a table, receipts.
+SET LOCAL lock_timeout = '5s';
+
+-- Terminal rows by age: what the keeper walks. Active and incomplete rows: what the doctor counts.
+CREATE INDEX IF NOT EXISTS jobs_terminal ON scheduler.jobs (tenant_id, completed_at, id)
+    WHERE state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND completed_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jobs_active ON scheduler.jobs (tenant_id, id)
+    WHERE state IN ('queued', 'running');
+CREATE INDEX IF NOT EXISTS jobs_incomplete ON scheduler.jobs (tenant_id, id)
+    WHERE state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND completed_at IS NULL;
+CREATE INDEX IF NOT EXISTS runs_terminal ON scheduler.runs (tenant_id, finished_at, id)
+    WHERE state IN ('completed', 'error', 'cancelled') AND finished_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS runs_active ON scheduler.runs (tenant_id, id)
+    WHERE state IN ('planning', 'queued', 'running');
+CREATE INDEX IF NOT EXISTS runs_incomplete ON scheduler.runs (tenant_id, id)
+    WHERE state IN ('completed', 'error', 'cancelled') AND finished_at IS NULL;
+CREATE INDEX IF NOT EXISTS graph_jobs_terminal ON scheduler.graph_jobs (tenant_id, updated_at, id)
+    WHERE state IN ('completed', 'failed', 'canceled');
+CREATE INDEX IF NOT EXISTS graph_jobs_active ON scheduler.graph_jobs (tenant_id, id)
+    WHERE state IN ('queued', 'running');
+CREATE INDEX IF NOT EXISTS policy_run_jobs_terminal ON scheduler.policy_run_jobs (tenant_id, updated_at, id)
+    WHERE state IN ('completed', 'failed', 'cancelled');
+CREATE INDEX IF NOT EXISTS policy_run_jobs_active ON scheduler.policy_run_jobs (tenant_id, id)
+    WHERE state IN ('queued', 'running');
+CREATE INDEX IF NOT EXISTS estate_run_queue_terminal ON scheduler.estate_run_queue (tenant_id, completed_at, id)
+    WHERE acknowledged_at IS NOT NULL AND outcome IS NOT NULL AND completed_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS estate_run_queue_active ON scheduler.estate_run_queue (tenant_id, id)
+    WHERE completed_at IS NULL AND outcome IS NULL;
+CREATE INDEX IF NOT EXISTS estate_run_queue_incomplete ON scheduler.estate_run_queue (tenant_id, id)
+    WHERE (completed_at IS NOT NULL OR outcome IS NOT NULL)
+          AND (acknowledged_at IS NULL OR completed_at IS NULL OR outcome IS NULL);
+CREATE INDEX IF NOT EXISTS pack_storage_outbox_terminal ON packs.pack_storage_outbox (tenant_id, published_at, id)
+    WHERE published_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS pack_storage_outbox_active ON packs.pack_storage_outbox (tenant_id, id)
+    WHERE published_at IS NULL;
+CREATE INDEX IF NOT EXISTS failure_signatures_terminal ON scheduler.failure_signatures (tenant_id, resolved_at, id)
+    WHERE state = 'resolved' AND resolved_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS failure_signatures_active ON scheduler.failure_signatures (tenant_id, id)
+    WHERE state IN ('unresolved', 'investigating', 'wont_fix');
+CREATE INDEX IF NOT EXISTS failure_signatures_incomplete ON scheduler.failure_signatures (tenant_id, id)
+    WHERE state = 'resolved' AND resolved_at IS NULL;
+CREATE INDEX IF NOT EXISTS workers_terminal ON scheduler.workers (heartbeat_at, id)
+    WHERE state = 'stopped' AND active_count = 0;
+CREATE INDEX IF NOT EXISTS workers_active ON scheduler.workers (id)
+    WHERE state IN ('active', 'draining') OR active_count > 0;
+CREATE INDEX IF NOT EXISTS job_history_terminal ON scheduler.job_history (tenant_id, completed_at, id);
+
+-- Terminal rows with the time their age counts from. is_guarded: a lease or a trigger still needs the row.
+CREATE VIEW scheduler_app.terminal_rows WITH (security_invoker = true) AS
+SELECT 'scheduler.jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
+       EXISTS (
+           SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+       OR EXISTS (
+           SELECT 1 FROM coordination.leases l
+           WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                      ELSE 'sink:' END || t.tenant_id || ':' || t.id
+             AND l.expires_at > clock_timestamp()) AS is_guarded
+FROM scheduler.jobs t
+WHERE t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+UNION ALL
+SELECT 'scheduler.runs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.finished_at AS ended_at,
+       false AS is_guarded
+FROM scheduler.runs t
+WHERE t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+UNION ALL
+SELECT 'scheduler.graph_jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.updated_at AS ended_at,
+       false AS is_guarded
+FROM scheduler.graph_jobs t
+WHERE t.state IN ('completed', 'failed', 'canceled')
+UNION ALL
+SELECT 'scheduler.policy_run_jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.updated_at AS ended_at,
+       EXISTS (
+           SELECT 1 FROM coordination.leases l
+           WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+             AND l.expires_at > clock_timestamp()) AS is_guarded
+FROM scheduler.policy_run_jobs t
+WHERE t.state IN ('completed', 'failed', 'cancelled')
+UNION ALL
+SELECT 'scheduler.estate_run_queue'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
+       EXISTS (
+           SELECT 1 FROM coordination.leases l
+           WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+             AND l.expires_at > clock_timestamp())
+       OR EXISTS (
+           SELECT 1 FROM coordination.leases l
+           WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+             AND l.expires_at > clock_timestamp()) AS is_guarded
+FROM scheduler.estate_run_queue t
+WHERE t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+UNION ALL
+SELECT 'packs.pack_storage_outbox'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.published_at AS ended_at,
+       false AS is_guarded
+FROM packs.pack_storage_outbox t
+WHERE t.published_at IS NOT NULL
+UNION ALL
+SELECT 'scheduler.failure_signatures'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.resolved_at AS ended_at,
+       false AS is_guarded
+FROM scheduler.failure_signatures t
+WHERE t.state = 'resolved' AND t.resolved_at IS NOT NULL
+UNION ALL
+SELECT 'scheduler.workers'::text AS table_name, '-' AS tenant_id, t.id, t.heartbeat_at AS ended_at,
+       false AS is_guarded
+FROM scheduler.workers t
+WHERE t.state = 'stopped' AND t.active_count = 0
+UNION ALL
+SELECT 'scheduler.job_history'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
+       false AS is_guarded
+FROM scheduler.job_history t;
+
+-- Rows that are not terminal, and those that say they are but lack what their end must have: never deleted.
+CREATE VIEW scheduler_app.open_rows WITH (security_invoker = true) AS
+SELECT 'scheduler.jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.jobs t
+WHERE t.state IN ('queued', 'running')
+UNION ALL
+SELECT 'scheduler.jobs'::text, t.tenant_id, true
+FROM scheduler.jobs t
+WHERE t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NULL
+UNION ALL
+SELECT 'scheduler.runs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.runs t
+WHERE t.state IN ('planning', 'queued', 'running')
+UNION ALL
+SELECT 'scheduler.runs'::text, t.tenant_id, true
+FROM scheduler.runs t
+WHERE t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NULL
+UNION ALL
+SELECT 'scheduler.graph_jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.graph_jobs t
+WHERE t.state IN ('queued', 'running')
+UNION ALL
+SELECT 'scheduler.policy_run_jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.policy_run_jobs t
+WHERE t.state IN ('queued', 'running')
+UNION ALL
+SELECT 'scheduler.estate_run_queue'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.estate_run_queue t
+WHERE t.completed_at IS NULL AND t.outcome IS NULL
+UNION ALL
+SELECT 'scheduler.estate_run_queue'::text, t.tenant_id, true
+FROM scheduler.estate_run_queue t
+WHERE (t.completed_at IS NOT NULL OR t.outcome IS NOT NULL)
+  AND (t.acknowledged_at IS NULL OR t.completed_at IS NULL OR t.outcome IS NULL)
+UNION ALL
+SELECT 'packs.pack_storage_outbox'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM packs.pack_storage_outbox t
+WHERE t.published_at IS NULL
+UNION ALL
+SELECT 'scheduler.failure_signatures'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
+FROM scheduler.failure_signatures t
+WHERE t.state IN ('unresolved', 'investigating', 'wont_fix')
+UNION ALL
+SELECT 'scheduler.failure_signatures'::text, t.tenant_id, true
+FROM scheduler.failure_signatures t
+WHERE t.state = 'resolved' AND t.resolved_at IS NULL
+UNION ALL
+SELECT 'scheduler.workers'::text AS table_name, '-' AS tenant_id, false AS is_incomplete
+FROM scheduler.workers t
+WHERE (t.state IN ('active', 'draining') OR t.active_count > 0);
+
+GRANT SELECT ON scheduler_app.terminal_rows, scheduler_app.open_rows TO evalward_app;
+
+-- One routine a table, one call a batch, each in a transaction of its own. Rows that ended in [after, before) of (age, id)
+-- go, oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, and the place of the last
+-- one selected: the next batch begins after it instead of walking over what the batches before it have left dead.
+-- Locks: the rows, skipping locked ones. The DELETE repeats the whole condition, so that a row which was opened again or
+-- refreshed is never deleted because of an old list; the list is MATERIALIZED because a plan may otherwise run it, with
+-- its LIMIT, once for each row it is joined to. Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
+CREATE FUNCTION scheduler_app.expire_jobs(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.completed_at AS ended_at
+        FROM scheduler.jobs t
+        WHERE t.tenant_id = tenant
+          AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+          AND NOT EXISTS (
+              SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                         ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+        ORDER BY t.completed_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.jobs t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+          AND NOT EXISTS (
+              SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                         ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.completed_at, t.id) < (before_at, before_id)
+        RETURNING t.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
+                  t.created_by, t.started_at, t.completed_at
+    ), archived AS (
+        INSERT INTO scheduler.job_history AS h (
+            tenant_id, id, kind, state, dedupe_key, attempts, result, error, created_at, created_by, started_at,
+            completed_at)
+        SELECT gone.tenant_id, gone.id, gone.kind, gone.state, gone.dedupe_key, gone.attempts, gone.result, gone.error,
+               gone.created_at, gone.created_by, gone.started_at, gone.completed_at
+        FROM gone
+        -- The job of a delivery or a sink may be opened again under its id after it was swept: the later outcome counts.
+        ON CONFLICT (tenant_id, id) DO UPDATE
+        SET state = excluded.state, attempts = excluded.attempts, result = excluded.result, error = excluded.error,
+            created_at = excluded.created_at, created_by = excluded.created_by, started_at = excluded.started_at,
+            completed_at = excluded.completed_at, archived_at = clock_timestamp()
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.runs.
+CREATE FUNCTION scheduler_app.expire_runs(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.finished_at AS ended_at
+        FROM scheduler.runs t
+        WHERE t.tenant_id = tenant
+          AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+          AND (t.finished_at, t.id) < (before_at, before_id)
+          AND (t.finished_at, t.id) > (after_at, after_id)
+        ORDER BY t.finished_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.runs t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+          AND (t.finished_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_runs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_runs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.graph_jobs.
+CREATE FUNCTION scheduler_app.expire_graph_jobs(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.updated_at AS ended_at
+        FROM scheduler.graph_jobs t
+        WHERE t.tenant_id = tenant
+          AND t.state IN ('completed', 'failed', 'canceled')
+          AND (t.updated_at, t.id) < (before_at, before_id)
+          AND (t.updated_at, t.id) > (after_at, after_id)
+        ORDER BY t.updated_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.graph_jobs t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.state IN ('completed', 'failed', 'canceled')
+          AND (t.updated_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_graph_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_graph_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.policy_run_jobs.
+CREATE FUNCTION scheduler_app.expire_policy_run_jobs(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.updated_at AS ended_at
+        FROM scheduler.policy_run_jobs t
+        WHERE t.tenant_id = tenant
+          AND t.state IN ('completed', 'failed', 'cancelled')
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.updated_at, t.id) < (before_at, before_id)
+          AND (t.updated_at, t.id) > (after_at, after_id)
+        ORDER BY t.updated_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.policy_run_jobs t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.state IN ('completed', 'failed', 'cancelled')
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.updated_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_policy_run_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_policy_run_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.estate_run_queue.
+CREATE FUNCTION scheduler_app.expire_estate_run_queue(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.completed_at AS ended_at
+        FROM scheduler.estate_run_queue t
+        WHERE t.tenant_id = tenant
+          AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+        ORDER BY t.completed_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.estate_run_queue t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND NOT EXISTS (
+              SELECT 1 FROM coordination.leases l
+              WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                AND l.expires_at > clock_timestamp())
+          AND (t.completed_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_estate_run_queue(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_estate_run_queue(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of packs.pack_storage_outbox.
+CREATE FUNCTION scheduler_app.expire_pack_storage_outbox(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.published_at AS ended_at
+        FROM packs.pack_storage_outbox t
+        WHERE t.tenant_id = tenant
+          AND t.published_at IS NOT NULL
+          AND (t.published_at, t.id) < (before_at, before_id)
+          AND (t.published_at, t.id) > (after_at, after_id)
+        ORDER BY t.published_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM packs.pack_storage_outbox t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.published_at IS NOT NULL
+          AND (t.published_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_pack_storage_outbox(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_pack_storage_outbox(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.failure_signatures.
+CREATE FUNCTION scheduler_app.expire_failure_signatures(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.resolved_at AS ended_at
+        FROM scheduler.failure_signatures t
+        WHERE t.tenant_id = tenant
+          AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
+          AND (t.resolved_at, t.id) < (before_at, before_id)
+          AND (t.resolved_at, t.id) > (after_at, after_id)
+        ORDER BY t.resolved_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.failure_signatures t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
+          AND (t.resolved_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_failure_signatures(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_failure_signatures(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.workers.
+CREATE FUNCTION scheduler_app.expire_workers(
+    before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.heartbeat_at AS ended_at
+        FROM scheduler.workers t
+        WHERE t.state = 'stopped' AND t.active_count = 0
+          AND (t.heartbeat_at, t.id) < (before_at, before_id)
+          AND (t.heartbeat_at, t.id) > (after_at, after_id)
+        ORDER BY t.heartbeat_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.workers t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.state = 'stopped' AND t.active_count = 0
+          AND (t.heartbeat_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_workers(timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_workers(timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- Deletes one batch of scheduler.job_history.
+CREATE FUNCTION scheduler_app.expire_job_history(
+    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT t.id, t.completed_at AS ended_at
+        FROM scheduler.job_history t
+        WHERE t.tenant_id = tenant
+          AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+        ORDER BY t.completed_at, t.id
+        LIMIT batch
+        FOR UPDATE OF t SKIP LOCKED
+    ), gone AS (
+        DELETE FROM scheduler.job_history t
+        USING candidates c
+        WHERE t.id = c.id
+          AND t.tenant_id = tenant
+          AND (t.completed_at, t.id) < (before_at, before_id)
+        RETURNING t.id
+    )
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN LATERAL (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_job_history(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_job_history(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+
+-- What each sweep of the keeper did; the newest 90 are kept. Holds no tenant but the one the next sweep goes on after.
+CREATE TABLE scheduler.sweep_receipts (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    started_at timestamptz NOT NULL,
+    finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    scope_count integer NOT NULL CHECK (scope_count >= 0),
+    failed_scope_count integer NOT NULL CHECK (failed_scope_count >= 0),
+  
+    stopped_after text,
+  
+    tables jsonb NOT NULL,
+    CHECK (finished_at >= started_at)
+);
+CREATE INDEX sweep_receipts_by_time ON scheduler.sweep_receipts (started_at DESC, id DESC);
+GRANT SELECT, INSERT, DELETE ON scheduler.sweep_receipts TO evalward_app;
+-- The first sweep waits for a while after the installation, whose time the ledger knows.
+GRANT SELECT ON coordination.schema_migrations TO evalward_app;
