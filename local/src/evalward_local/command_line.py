@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,18 @@ from evalward_local import packaging
 from evalward_local.code_locations import BuildMissingError
 from evalward_local.custom_resources import CustomResourceError
 from evalward_local.intrinsics import TemplateError
+from evalward_local.kept_objects import KeptObjectsError
 from evalward_local.postgres import PostgresError
 from evalward_local.stack import Stack, StackOptions, StackStartError
 from evalward_local.stack_file import read_stack_file
+
+
+class ObjectStore(StrEnum):
+    """What plays S3."""
+
+    MOTO = "moto"
+    WEED = "weed"
+
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -32,6 +42,7 @@ _START_ERRORS = (
     BuildMissingError,
     ClientError,
     CustomResourceError,
+    KeptObjectsError,
     OSError,
     PostgresError,
     StackStartError,
@@ -55,10 +66,15 @@ def up(
     built: Annotated[bool, typer.Option("--built", help="Run what `make build` made.")] = False,
     api_port: Annotated[int, typer.Option(help="Port of the HTTP API; 0 takes any free one.")] = 0,
     environments: Annotated[int, typer.Option(min=1, help="Environments a function may have.")] = 8,
+    s3: Annotated[
+        ObjectStore, typer.Option(help="moto: objects in memory; weed: kept in the state folder, signatures checked.")
+    ] = ObjectStore.MOTO,
     parameter: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of a template parameter.")] = None,
     until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
 ) -> None:
     """Run the stack in the foreground until Ctrl-C or SIGTERM."""
+    if ephemeral and s3 is ObjectStore.WEED:
+        raise typer.BadParameter("--ephemeral forgets what --s3 weed keeps: give one of them")
     if running := read_stack_file(state):
         typer.echo(f"a stack with this state folder already runs (pid {running.pid})", err=True)
         raise typer.Exit(1)
@@ -70,6 +86,7 @@ def up(
         api_port=api_port,
         environments=environments,
         parameters=dict(_split_parameter(item) for item in parameter or []),
+        keeps_objects=s3 is ObjectStore.WEED,
         database_url=os.environ.get("EVALWARD_DATABASE_URL", ""),
     )
     try:
@@ -137,8 +154,10 @@ async def _run(options: StackOptions, *, until_input_ends: bool) -> None:
         typer.echo(f"state    {options.state_folder / 'stack.json'}")
         if options.is_ephemeral:
             typer.echo("This stack is ephemeral: its database, objects and messages go when it stops.")
+        elif options.keeps_objects:
+            typer.echo("The database, the secrets and the objects are kept; messages are sent again as they are due.")
         else:
-            typer.echo("The database and the secrets are kept; objects and messages go when the stack stops.")
+            typer.echo("The database and the secrets are kept; objects go when the stack stops (--s3 weed keeps them).")
         await stop.wait()
         typer.echo("stopping")
 

@@ -9,6 +9,7 @@ import psycopg
 
 from evalward_local.event_source_poller import EventSourcePoller
 from evalward_local.function_pool import FunctionPool
+from evalward_local.incoming_watch import IncomingWatch
 
 _POLL_SECONDS = 0.05
 # A message may move from a queue to a function between two looks; nobody moves unseen twice.
@@ -32,6 +33,8 @@ class WorkLedger:
         A boto3 client.
     superuser_url
         Reads wake-ups past row-level security; empty when there is no database.
+    incoming
+        Looks for new objects when the object store does not tell of them.
     """
 
     pools: Mapping[str, FunctionPool]
@@ -39,6 +42,7 @@ class WorkLedger:
     queue_urls: Mapping[str, str]
     sqs: Any
     superuser_url: str
+    incoming: IncomingWatch | None = None
 
     async def wait_until_quiet(self, timeout_seconds: float) -> list[str]:
         """Wait until nothing runs, no message waits and no wake-up is due.
@@ -68,6 +72,8 @@ class WorkLedger:
 
     async def list_work(self) -> list[str]:
         """Return a line for everything that runs, waits or is due now."""
+        if self.incoming is not None:
+            await self.incoming.look()
         work = [
             f"{pool_id}: {pool.running_count} running" for pool_id, pool in self.pools.items() if pool.running_count
         ]

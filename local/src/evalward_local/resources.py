@@ -1,5 +1,6 @@
 """Creates the template's resources: a table from resource type to the function that makes one."""
 
+import contextlib
 import json
 import secrets
 import string
@@ -80,6 +81,15 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class ObjectNotification:
+    """New objects of a bucket under a prefix are told to a queue."""
+
+    bucket: str
+    prefix: str
+    queue_arn: str
+
+
+@dataclass(frozen=True)
 class CustomResource:
     """A custom resource: a function that is called once when everything else exists."""
 
@@ -99,6 +109,8 @@ class World:
         Logical id to what `Ref` and `Fn::GetAtt` answer.
     functions, event_sources, schedules, custom_resources, routes
         What the stack itself plays.
+    object_notifications
+        What the stack plays when its object store does not.
     """
 
     created: dict[str, CreatedResource]
@@ -107,6 +119,7 @@ class World:
     schedules: list[Schedule] = field(default_factory=list[Schedule])
     custom_resources: list[CustomResource] = field(default_factory=list[CustomResource])
     routes: list[HttpRoute] = field(default_factory=list[HttpRoute])
+    object_notifications: list[ObjectNotification] = field(default_factory=list[ObjectNotification])
 
 
 class AwsClients:
@@ -116,10 +129,13 @@ class AwsClients:
     ----------
     endpoint_url
         Where moto listens.
+    s3_endpoint_url
+        Where another object store listens, whose objects are kept; None leaves S3 to moto.
     """
 
-    def __init__(self, endpoint_url: str) -> None:
+    def __init__(self, endpoint_url: str, s3_endpoint_url: str | None = None) -> None:
         self.endpoint_url = endpoint_url
+        self.s3_endpoint_url = s3_endpoint_url
         self.s3: Any = self.make("s3")
         self.sqs: Any = self.make("sqs")
         self.secrets: Any = self.make("secretsmanager")
@@ -129,7 +145,7 @@ class AwsClients:
         session: Any = boto3.Session()
         return session.client(
             service,
-            endpoint_url=self.endpoint_url,
+            endpoint_url=(self.s3_endpoint_url or self.endpoint_url) if service == "s3" else self.endpoint_url,
             region_name=REGION,
             aws_access_key_id="test",
             aws_secret_access_key="test",  # noqa: S106
@@ -341,9 +357,13 @@ class ResourceCreator:
         return CreatedResource(arn, {"Id": arn})
 
     def _create_bucket(self, logical_id: str, properties: dict[str, Any]) -> CreatedResource:
-        name = properties.get("BucketName") or f"{self._physical_name(logical_id)}-{secrets.token_hex(4)}".lower()
+        is_kept = self._clients.s3_endpoint_url is not None
+        # A bucket that is kept has to be found again under its name.
+        suffix = "" if is_kept else f"-{secrets.token_hex(4)}"
+        name = properties.get("BucketName") or f"{self._physical_name(logical_id)}{suffix}".lower()
         s3 = self._clients.s3
-        s3.create_bucket(Bucket=name)
+        with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+            s3.create_bucket(Bucket=name)
         if rules := (properties.get("LifecycleConfiguration") or {}).get("Rules"):
             s3.put_bucket_lifecycle_configuration(
                 Bucket=name, LifecycleConfiguration={"Rules": [_lifecycle_rule(rule) for rule in rules]}
@@ -359,7 +379,10 @@ class ResourceCreator:
             }
             if "EventBridgeConfiguration" in notifications:
                 configuration["EventBridgeConfiguration"] = {}
-            s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=configuration)
+            if is_kept:
+                self._world.object_notifications += _played_notifications(name, configuration)
+            else:
+                s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=configuration)
         domain = f"{name}.s3.amazonaws.com"
         return CreatedResource(name, {"Arn": f"arn:aws:s3:::{name}", "DomainName": domain})
 
@@ -417,6 +440,15 @@ def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     if abort := rule.get("AbortIncompleteMultipartUpload"):
         converted["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": int(abort["DaysAfterInitiation"])}
     return converted
+
+
+def _played_notifications(bucket: str, configuration: Mapping[str, Any]) -> list[ObjectNotification]:
+    return [
+        ObjectNotification(bucket, rule["Value"], item["QueueArn"])
+        for item in configuration["QueueConfigurations"]
+        for rule in item["Filter"]["Key"]["FilterRules"]
+        if rule["Name"] == "prefix"
+    ]
 
 
 def _queue_configuration(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def running_stack(
     api_port: int = 0,
     is_built: bool = False,
     is_ephemeral: bool = True,
+    keeps_objects: bool = False,
     parameters: Mapping[str, str] | None = None,
 ) -> Generator[StackFile]:
     """Run a stack in a process of its own while the block runs.
@@ -38,7 +39,7 @@ def running_stack(
         Receives stack.json, the logs and what the stack prints (`stack.log`).
     template
         Default: the project's `template.yaml`.
-    environments, api_port, is_built, is_ephemeral, parameters
+    environments, api_port, is_built, is_ephemeral, keeps_objects, parameters
         As the options of `evalward-local up`.
 
     Yields
@@ -57,6 +58,7 @@ def running_stack(
     command += ["--environments", str(environments), "--api-port", str(api_port)]
     command += ["--built"] if is_built else []
     command += ["--ephemeral"] if is_ephemeral else []
+    command += ["--s3", "weed"] if keeps_objects else []
     for name, value in (parameters or {}).items():
         command += ["--parameter", f"{name}={value}"]
     output = state_folder / "stack.log"

@@ -27,7 +27,9 @@ from evalward_local.event_source_poller import EventSourcePoller
 from evalward_local.function_pool import FunctionPool
 from evalward_local.functions import FunctionSettings
 from evalward_local.http_front import HttpFront
+from evalward_local.incoming_watch import IncomingWatch
 from evalward_local.intrinsics import CreatedResource, Resolver, TemplateError, parameter_values
+from evalward_local.kept_objects import start_kept_objects
 from evalward_local.listener import LOOPBACK, Listener, open_socket
 from evalward_local.postgres import EmbeddedPostgres, Login, login_from_url
 from evalward_local.resources import AwsClients, ResourceCreator, World
@@ -41,6 +43,7 @@ DATABASE_NAME = "evalward"
 _AWS_SERVICES = "evalward_local.aws_services"
 _DATABASE_PARAMETERS = ("DatabaseAdminSecretArn", "DatabaseHost", "DatabasePort", "DatabaseName")
 _HEALTH_PATIENCE_SECONDS = 30.0
+_OBJECTS_PATIENCE_SECONDS = 20.0
 _HEALTH_POLL_SECONDS = 0.05
 
 
@@ -68,6 +71,8 @@ class StackOptions:
         Environments a function may have.
     parameters
         Values for the template's parameters.
+    keeps_objects
+        Objects in the state folder rather than in memory.
     database_url
         Superuser's URL of a server to use instead of the embedded one; its database is used as it is.
     """
@@ -79,6 +84,7 @@ class StackOptions:
     api_port: int = 0
     environments: int = 8
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    keeps_objects: bool = False
     database_url: str = ""
 
 
@@ -135,11 +141,11 @@ class Stack:
         StackStartError
             When the API does not become healthy.
         Exception
-            Whatever a part reports: PostgresError, CustomResourceError, OSError.
+            Whatever a part reports: PostgresError, KeptObjectsError, CustomResourceError, OSError.
         """
         control_socket = open_socket()
         front_socket = open_socket(self._options.api_port)
-        clients = self._start_aws_services()
+        clients = await asyncio.to_thread(self._start_aws_services)
         control_url = f"http://{LOOPBACK}:{control_socket.getsockname()[1]}"
         api_url = f"http://{LOOPBACK}:{front_socket.getsockname()[1]}"
         database = asyncio.ensure_future(asyncio.to_thread(self._start_database))
@@ -172,7 +178,10 @@ class Stack:
         ]
         clock = ScheduleClock(world.schedules, pools_by_name)
         watched = {source.queue_arn.rpartition(":")[2]: queue_urls[source.queue_arn] for source in world.event_sources}
-        ledger = WorkLedger(pools, pollers, watched, clients.sqs, superuser.url)
+        incoming = None
+        if world.object_notifications:
+            incoming = IncomingWatch(world.object_notifications, clients.make("s3"), clients.make("sqs"), queue_urls)
+        ledger = WorkLedger(pools, pollers, watched, clients.sqs, superuser.url, incoming)
         desk = CustomResourceDesk(control_url, STACK_NAME)
         await self._listen(ControlApi(pools, clock, ledger).make_app(desk.route), control_socket)
         for resource in world.custom_resources:
@@ -182,6 +191,8 @@ class Stack:
         for poller in pollers:
             await self._run(poller.run())
         await self._run(clock.run())
+        if incoming is not None:
+            await self._run(incoming.run())
         await self._listen(HttpFront(world.routes, pools_by_name), front_socket)
         if world.routes:
             await _wait_until_healthy(api_url)
@@ -194,6 +205,7 @@ class Stack:
             pg_bin_dir="" if self._postgres is None else str(self._postgres.binaries),
             bucket=world.created.get("DatasetBucket", CreatedResource("")).ref,
             aws_endpoint_url=clients.endpoint_url,
+            s3_endpoint_url=clients.s3_endpoint_url,
             region=REGION,
             pid=os.getpid(),
             functions=tuple(
@@ -224,7 +236,20 @@ class Stack:
                 pass_fds=(listening.fileno(),),
             )
         self._cleanup.callback(self._kill, process)
-        return AwsClients(endpoint_url)
+        if not self._options.keeps_objects:
+            return AwsClients(endpoint_url)
+        kept = start_kept_objects(self._options.state_folder / "objects", self._logs / "objects.log", self._children)
+        self._cleanup.callback(self._stop_objects, kept.process)
+        return AwsClients(endpoint_url, kept.endpoint_url)
+
+    def _stop_objects(self, process: subprocess.Popen[bytes]) -> None:
+        # It writes its index down at the end.
+        process.terminate()
+        try:
+            process.wait(_OBJECTS_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill(process)
+        self._children.forget(process.pid)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
@@ -321,13 +346,16 @@ class Stack:
         )
 
     def _function_variables(self, clients: AwsClients, control_url: str) -> dict[str, str]:
-        return {
+        variables = {
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_SESSION_TOKEN": "test",
             "AWS_ENDPOINT_URL": clients.endpoint_url,
             "AWS_ENDPOINT_URL_LAMBDA": control_url,
         }
+        # A store that checks signatures refuses a session it never gave.
+        if clients.s3_endpoint_url is None:
+            return variables | {"AWS_SESSION_TOKEN": "test"}
+        return variables | {"AWS_ENDPOINT_URL_S3": clients.s3_endpoint_url}
 
     def _read_kept_secrets(self) -> dict[str, str]:
         if self._options.is_ephemeral or not self._secrets_file.exists():

@@ -72,7 +72,7 @@ class StackClient:
     def _make_client(self, service: Any) -> Any:
         return boto3.client(
             service,
-            endpoint_url=self.stack.aws_endpoint_url,
+            endpoint_url=(self.stack.s3_endpoint_url if service == "s3" else None) or self.stack.aws_endpoint_url,
             region_name=self.stack.region,
             aws_access_key_id="test",
             aws_secret_access_key="test",  # noqa: S106 - the stack checks no signature

@@ -32,6 +32,8 @@ class StackFile(BaseModel):
         libpq URIs of evalward_app and of the server's superuser.
     pg_bin_dir
         Folder with psql and pg_dump of the server's version; empty for a server of somebody else's.
+    s3_endpoint_url
+        Where S3 is, when it is not at `aws_endpoint_url`.
     bucket, region
         The dataset bucket, and the region every client has to name.
     pid
@@ -53,6 +55,7 @@ class StackFile(BaseModel):
     region: str
     pid: int
     functions: tuple[RunningFunction, ...]
+    s3_endpoint_url: str | None = None
 
 
 def read_stack_file(state_folder: Path) -> StackFile | None:
@@ -74,7 +77,7 @@ def write_stack_file(state_folder: Path, stack: StackFile) -> None:
     """Write the file in one step, readable by its owner only: it holds keys."""
     descriptor, name = tempfile.mkstemp(dir=state_folder, prefix=f".{_FILE_NAME}.")
     with os.fdopen(descriptor, "w") as file:
-        file.write(stack.model_dump_json(indent=2))
+        file.write(stack.model_dump_json(indent=2, exclude_none=True))
     Path(name).replace(state_folder / _FILE_NAME)
 
 
