@@ -10,7 +10,9 @@ from coordination.database import Database, connection_string
 from coordination.errors import DatabaseUnavailableError
 from coordination.outbox import Outbox
 from coordination.ports.event_bus import EventBus
+from coordination.ports.functions import Functions
 from coordination.ports.http_calls import HttpCalls
+from coordination.ports.language_models import LanguageModels
 from coordination.ports.objects import Objects
 from coordination.ports.queues import QueuePort, SqsQueues
 from coordination.ports.secrets import Secrets
@@ -41,6 +43,10 @@ class Environment:
         Secrets Manager.
     event_bus
         EventBridge.
+    functions
+        Lambda functions of others.
+    models
+        Bedrock.
     """
 
     settings: Settings
@@ -50,6 +56,8 @@ class Environment:
     http_calls: HttpCalls
     secrets: Secrets
     event_bus: EventBus
+    functions: Functions
+    models: LanguageModels
 
 
 def make_environment(settings: Settings, queues: QueuePort, objects: Objects, secrets: Secrets) -> Environment:
@@ -75,7 +83,9 @@ def make_environment(settings: Settings, queues: QueuePort, objects: Objects, se
     outbox = Outbox(queues, urls, give_back)
     database = Database(load_conninfo, settings.transactions, outbox.send)
     http_calls = HttpCalls(settings.outgoing.allowed_hosts)
-    return Environment(settings, database, objects, outbox, http_calls, secrets, EventBus())
+    return Environment(
+        settings, database, objects, outbox, http_calls, secrets, EventBus(), Functions(), LanguageModels()
+    )
 
 
 @cache

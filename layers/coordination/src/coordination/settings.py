@@ -85,6 +85,14 @@ class OutgoingSettings(Section):
         default_factory=dict[str, list[str]],
         description="project id or * -> hosts (host or host:port) that may be called although they are not public",
     )
+    allowed_functions: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="project id or * -> ARNs of Lambda functions that targets and evaluators may invoke",
+    )
+    allowed_models: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="project id or * -> ids or ARNs of Bedrock models and profiles that targets and judges may ask",
+    )
 
 
 class Settings(BaseSettings):
