@@ -45,120 +45,314 @@ CREATE INDEX IF NOT EXISTS workers_active ON scheduler.workers (id)
     WHERE state IN ('active', 'draining') OR active_count > 0;
 CREATE INDEX IF NOT EXISTS job_history_terminal ON scheduler.job_history (tenant_id, completed_at, id);
 
--- Terminal rows with the time their age counts from. is_guarded: a lease or a trigger still needs the row.
-CREATE VIEW scheduler_app.terminal_rows WITH (security_invoker = true) AS
-SELECT 'scheduler.jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
-       EXISTS (
-           SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
-       OR EXISTS (
-           SELECT 1 FROM coordination.leases l
-           WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
-                                      ELSE 'sink:' END || t.tenant_id || ':' || t.id
-             AND l.expires_at > clock_timestamp()) AS is_guarded
-FROM scheduler.jobs t
-WHERE t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
-UNION ALL
-SELECT 'scheduler.runs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.finished_at AS ended_at,
-       false AS is_guarded
-FROM scheduler.runs t
-WHERE t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
-UNION ALL
-SELECT 'scheduler.graph_jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.updated_at AS ended_at,
-       false AS is_guarded
-FROM scheduler.graph_jobs t
-WHERE t.state IN ('completed', 'failed', 'canceled')
-UNION ALL
-SELECT 'scheduler.policy_run_jobs'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.updated_at AS ended_at,
-       EXISTS (
-           SELECT 1 FROM coordination.leases l
-           WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-             AND l.expires_at > clock_timestamp()) AS is_guarded
-FROM scheduler.policy_run_jobs t
-WHERE t.state IN ('completed', 'failed', 'cancelled')
-UNION ALL
-SELECT 'scheduler.estate_run_queue'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
-       EXISTS (
-           SELECT 1 FROM coordination.leases l
-           WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-             AND l.expires_at > clock_timestamp())
-       OR EXISTS (
-           SELECT 1 FROM coordination.leases l
-           WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-             AND l.expires_at > clock_timestamp()) AS is_guarded
-FROM scheduler.estate_run_queue t
-WHERE t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
-UNION ALL
-SELECT 'packs.pack_storage_outbox'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.published_at AS ended_at,
-       false AS is_guarded
-FROM packs.pack_storage_outbox t
-WHERE t.published_at IS NOT NULL
-UNION ALL
-SELECT 'scheduler.failure_signatures'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.resolved_at AS ended_at,
-       false AS is_guarded
-FROM scheduler.failure_signatures t
-WHERE t.state = 'resolved' AND t.resolved_at IS NOT NULL
-UNION ALL
-SELECT 'scheduler.workers'::text AS table_name, '-' AS tenant_id, t.id, t.heartbeat_at AS ended_at,
-       false AS is_guarded
-FROM scheduler.workers t
-WHERE t.state = 'stopped' AND t.active_count = 0
-UNION ALL
-SELECT 'scheduler.job_history'::text AS table_name, t.tenant_id AS tenant_id, t.id, t.completed_at AS ended_at,
-       false AS is_guarded
-FROM scheduler.job_history t;
+-- What a tenant's terminal rows are, of each table: when they ended, and whether a lease or a trigger still needs them.
+-- Plain enough to be expanded into the statements that ask. STABLE: a lease counts as live from the statement's beginning.
 
--- Rows that are not terminal, and those that say they are but lack what their end must have: never deleted.
-CREATE VIEW scheduler_app.open_rows WITH (security_invoker = true) AS
-SELECT 'scheduler.jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.jobs t
-WHERE t.state IN ('queued', 'running')
-UNION ALL
-SELECT 'scheduler.jobs'::text, t.tenant_id, true
-FROM scheduler.jobs t
-WHERE t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NULL
-UNION ALL
-SELECT 'scheduler.runs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.runs t
-WHERE t.state IN ('planning', 'queued', 'running')
-UNION ALL
-SELECT 'scheduler.runs'::text, t.tenant_id, true
-FROM scheduler.runs t
-WHERE t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NULL
-UNION ALL
-SELECT 'scheduler.graph_jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.graph_jobs t
-WHERE t.state IN ('queued', 'running')
-UNION ALL
-SELECT 'scheduler.policy_run_jobs'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.policy_run_jobs t
-WHERE t.state IN ('queued', 'running')
-UNION ALL
-SELECT 'scheduler.estate_run_queue'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.estate_run_queue t
-WHERE t.completed_at IS NULL AND t.outcome IS NULL
-UNION ALL
-SELECT 'scheduler.estate_run_queue'::text, t.tenant_id, true
-FROM scheduler.estate_run_queue t
-WHERE (t.completed_at IS NOT NULL OR t.outcome IS NOT NULL)
-  AND (t.acknowledged_at IS NULL OR t.completed_at IS NULL OR t.outcome IS NULL)
-UNION ALL
-SELECT 'packs.pack_storage_outbox'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM packs.pack_storage_outbox t
-WHERE t.published_at IS NULL
-UNION ALL
-SELECT 'scheduler.failure_signatures'::text AS table_name, t.tenant_id AS tenant_id, false AS is_incomplete
-FROM scheduler.failure_signatures t
-WHERE t.state IN ('unresolved', 'investigating', 'wont_fix')
-UNION ALL
-SELECT 'scheduler.failure_signatures'::text, t.tenant_id, true
-FROM scheduler.failure_signatures t
-WHERE t.state = 'resolved' AND t.resolved_at IS NULL
-UNION ALL
-SELECT 'scheduler.workers'::text AS table_name, '-' AS tenant_id, false AS is_incomplete
-FROM scheduler.workers t
-WHERE (t.state IN ('active', 'draining') OR t.active_count > 0);
+-- Terminal rows of scheduler.jobs.
+CREATE FUNCTION scheduler_app.terminal_jobs(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.completed_at, t.id, EXISTS (
+               SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+           OR EXISTS (
+               SELECT 1 FROM coordination.leases l
+               WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                          ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                 AND l.expires_at > statement_timestamp())
+    FROM scheduler.jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_jobs(text) TO evalward_app;
 
-GRANT SELECT ON scheduler_app.terminal_rows, scheduler_app.open_rows TO evalward_app;
+-- Terminal rows of scheduler.runs.
+CREATE FUNCTION scheduler_app.terminal_runs(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.finished_at, t.id, false
+    FROM scheduler.runs t
+    WHERE t.tenant_id = tenant AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_runs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_runs(text) TO evalward_app;
+
+-- Terminal rows of scheduler.graph_jobs.
+CREATE FUNCTION scheduler_app.terminal_graph_jobs(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.updated_at, t.id, false
+    FROM scheduler.graph_jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('completed', 'failed', 'canceled')
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_graph_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_graph_jobs(text) TO evalward_app;
+
+-- Terminal rows of scheduler.policy_run_jobs.
+CREATE FUNCTION scheduler_app.terminal_policy_run_jobs(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.updated_at, t.id, EXISTS (
+               SELECT 1 FROM coordination.leases l
+               WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                 AND l.expires_at > statement_timestamp())
+    FROM scheduler.policy_run_jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('completed', 'failed', 'cancelled')
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_policy_run_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_policy_run_jobs(text) TO evalward_app;
+
+-- Terminal rows of scheduler.estate_run_queue.
+CREATE FUNCTION scheduler_app.terminal_estate_run_queue(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.completed_at, t.id, EXISTS (
+               SELECT 1 FROM coordination.leases l
+               WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                 AND l.expires_at > statement_timestamp())
+           OR EXISTS (
+               SELECT 1 FROM coordination.leases l
+               WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                 AND l.expires_at > statement_timestamp())
+    FROM scheduler.estate_run_queue t
+    WHERE t.tenant_id = tenant AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_estate_run_queue(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_estate_run_queue(text) TO evalward_app;
+
+-- Terminal rows of packs.pack_storage_outbox.
+CREATE FUNCTION scheduler_app.terminal_pack_storage_outbox(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.published_at, t.id, false
+    FROM packs.pack_storage_outbox t
+    WHERE t.tenant_id = tenant AND t.published_at IS NOT NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_pack_storage_outbox(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_pack_storage_outbox(text) TO evalward_app;
+
+-- Terminal rows of scheduler.failure_signatures.
+CREATE FUNCTION scheduler_app.terminal_failure_signatures(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.resolved_at, t.id, false
+    FROM scheduler.failure_signatures t
+    WHERE t.tenant_id = tenant AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_failure_signatures(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_failure_signatures(text) TO evalward_app;
+
+-- Terminal rows of scheduler.workers.
+CREATE FUNCTION scheduler_app.terminal_workers()
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.heartbeat_at, t.id, false
+    FROM scheduler.workers t
+    WHERE t.state = 'stopped' AND t.active_count = 0
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_workers() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_workers() TO evalward_app;
+
+-- Terminal rows of scheduler.job_history.
+CREATE FUNCTION scheduler_app.terminal_job_history(tenant text)
+    RETURNS TABLE (ended_at timestamptz, id uuid, is_guarded boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT t.completed_at, t.id, false
+    FROM scheduler.job_history t
+    WHERE t.tenant_id = tenant
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.terminal_job_history(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.terminal_job_history(text) TO evalward_app;
+
+-- A tenant's rows that are not terminal, and those that say they are but lack what their end must have: never deleted.
+
+-- Open rows of scheduler.jobs.
+CREATE FUNCTION scheduler_app.open_jobs(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('queued', 'running')
+    UNION ALL
+    SELECT true FROM scheduler.jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_jobs(text) TO evalward_app;
+
+-- Open rows of scheduler.runs.
+CREATE FUNCTION scheduler_app.open_runs(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.runs t
+    WHERE t.tenant_id = tenant AND t.state IN ('planning', 'queued', 'running')
+    UNION ALL
+    SELECT true FROM scheduler.runs t
+    WHERE t.tenant_id = tenant AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_runs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_runs(text) TO evalward_app;
+
+-- Open rows of scheduler.graph_jobs.
+CREATE FUNCTION scheduler_app.open_graph_jobs(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.graph_jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('queued', 'running')
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_graph_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_graph_jobs(text) TO evalward_app;
+
+-- Open rows of scheduler.policy_run_jobs.
+CREATE FUNCTION scheduler_app.open_policy_run_jobs(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.policy_run_jobs t
+    WHERE t.tenant_id = tenant AND t.state IN ('queued', 'running')
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_policy_run_jobs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_policy_run_jobs(text) TO evalward_app;
+
+-- Open rows of scheduler.estate_run_queue.
+CREATE FUNCTION scheduler_app.open_estate_run_queue(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.estate_run_queue t
+    WHERE t.tenant_id = tenant AND t.completed_at IS NULL AND t.outcome IS NULL
+    UNION ALL
+    SELECT true FROM scheduler.estate_run_queue t
+    WHERE t.tenant_id = tenant AND (t.completed_at IS NOT NULL OR t.outcome IS NOT NULL)
+      AND (t.acknowledged_at IS NULL OR t.completed_at IS NULL OR t.outcome IS NULL)
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_estate_run_queue(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_estate_run_queue(text) TO evalward_app;
+
+-- Open rows of packs.pack_storage_outbox.
+CREATE FUNCTION scheduler_app.open_pack_storage_outbox(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM packs.pack_storage_outbox t
+    WHERE t.tenant_id = tenant AND t.published_at IS NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_pack_storage_outbox(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_pack_storage_outbox(text) TO evalward_app;
+
+-- Open rows of scheduler.failure_signatures.
+CREATE FUNCTION scheduler_app.open_failure_signatures(tenant text)
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.failure_signatures t
+    WHERE t.tenant_id = tenant AND t.state IN ('unresolved', 'investigating', 'wont_fix')
+    UNION ALL
+    SELECT true FROM scheduler.failure_signatures t
+    WHERE t.tenant_id = tenant AND t.state = 'resolved' AND t.resolved_at IS NULL
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_failure_signatures(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_failure_signatures(text) TO evalward_app;
+
+-- Open rows of scheduler.workers.
+CREATE FUNCTION scheduler_app.open_workers()
+    RETURNS TABLE (is_incomplete boolean)
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT false FROM scheduler.workers t
+    WHERE (t.state IN ('active', 'draining') OR t.active_count > 0)
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.open_workers() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.open_workers() TO evalward_app;
+
+-- The place (age, id) before which rows of a table go: those that ended before expired_before, and the oldest of those
+-- beyond the newest row_budget (>= 1; NULL: no budget) that nothing protects. Costs row_budget steps in an index at most,
+-- and one for each protected row on the way. tenant: NULL for scheduler.workers. Read-only, no lock.
+CREATE FUNCTION scheduler_app.find_expiry_bound(
+    table_name text, tenant text, expired_before timestamptz, row_budget integer)
+    RETURNS TABLE (before_at timestamptz, before_id uuid)
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+DECLARE
+    tenant_argument text := CASE WHEN tenant IS NULL THEN '' ELSE '$1' END;
+BEGIN
+    before_at := expired_before;
+    before_id := '00000000-0000-0000-0000-000000000000';
+    IF row_budget IS NOT NULL THEN
+        EXECUTE format(
+            'SELECT t.ended_at, t.id FROM scheduler_app.%I(%s) AS t'
+            ' WHERE NOT t.is_guarded ORDER BY t.ended_at DESC, t.id DESC'
+            ' OFFSET $2 LIMIT 1', 'terminal_' || split_part(table_name, '.', 2), tenant_argument)
+        INTO before_at, before_id USING tenant, row_budget - 1;
+        IF before_at IS NULL OR before_at < expired_before THEN
+            before_at := expired_before;
+            before_id := '00000000-0000-0000-0000-000000000000';
+        END IF;
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+-- What a table holds for a tenant, each count at most row_cap (>= 1), so that a huge backlog costs no more than a small one.
+-- expired: of the eligible, those before (before_at, before_id), with the age of the oldest; protected: open rows, and
+-- terminal ones that a lease or a trigger needs. tenant: NULL for scheduler.workers. Read-only, no lock.
+CREATE FUNCTION scheduler_app.measure_table(
+    table_name text, tenant text, before_at timestamptz, before_id uuid, row_cap integer)
+    RETURNS TABLE (eligible integer, expired integer, protected integer, incomplete integer, oldest_at timestamptz)
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+DECLARE
+    tenant_argument text := CASE WHEN tenant IS NULL THEN '' ELSE '$1' END;
+    bare_name text := split_part(table_name, '.', 2);
+    terminal text := format('scheduler_app.%I(%s) AS t', 'terminal_' || bare_name, tenant_argument);
+    open text := format('scheduler_app.%I(%s) AS o', 'open_' || bare_name, tenant_argument);
+BEGIN
+    RETURN QUERY EXECUTE
+        'SELECT (SELECT count(*) FROM (SELECT 1 FROM ' || terminal || ' WHERE NOT t.is_guarded LIMIT $4) AS e)::integer,'
+        ' x.expired, (g.guarded + a.active)::integer,'
+        ' (SELECT count(*) FROM (SELECT 1 FROM ' || open || ' WHERE o.is_incomplete LIMIT $4) AS i)::integer, x.oldest_at'
+        ' FROM (SELECT count(*)::integer AS expired, min(e.ended_at) AS oldest_at FROM ('
+        '     SELECT t.ended_at FROM ' || terminal || ' WHERE NOT t.is_guarded AND (t.ended_at, t.id) < ($2, $3)'
+        '     ORDER BY t.ended_at, t.id LIMIT $4) AS e) AS x,'
+        ' (SELECT count(*) FILTER (WHERE w.is_guarded) AS guarded FROM (SELECT t.is_guarded FROM ' || terminal
+        || ' LIMIT $4) AS w) AS g,'
+        ' (SELECT count(*) AS active FROM (SELECT 1 FROM ' || open || ' WHERE NOT o.is_incomplete LIMIT $4) AS o) AS a'
+    USING tenant, before_at, before_id, row_cap;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) TO evalward_app;
 
 -- One routine a table, one call a batch, each in a transaction of its own. Rows that ended in [after, before) of (age, id)
 -- go, oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, and the place of the last
