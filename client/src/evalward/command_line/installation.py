@@ -1,0 +1,30 @@
+"""Commands about the installation as a whole."""
+
+from typing import Annotated
+
+import typer
+
+from evalward.command_line.options import AsJson, Limit
+from evalward.command_line.output import show_list
+from evalward.command_line.session import open_session, take
+
+
+def list_evaluators(as_json: AsJson = False) -> None:
+    """List the evaluators; --json has the schema of their parameters."""
+    del as_json
+    with open_session() as session:
+        items = session.client.evaluators()["items"]
+    show_list(items, {"name": "name", "kind": "kind", "what it says": lambda item: item.get("description") or ""})
+
+
+def list_audit_events(
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only of this project.")] = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List what was written, denied and reconciled, newest first."""
+    del as_json
+    with open_session() as session:
+        items, is_cut = take(session.client.each_audit_event(project=project), limit)
+    names = ("at", "principal", "operation", "outcome", "project", "request_id")
+    show_list(items, {name: name for name in names}, is_cut=is_cut)

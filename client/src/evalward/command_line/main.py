@@ -1,0 +1,72 @@
+"""The command itself: its groups, and how its errors end."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from evalward.command_line import (
+    claims,
+    datasets,
+    imports,
+    installation,
+    keys,
+    login,
+    pending,
+    projects,
+    runs,
+    sources,
+    webhooks,
+)
+from evalward.command_line.exit_codes import of_error
+from evalward.command_line.problem_text import print_error
+from evalward.errors import EvalwardError
+
+app = typer.Typer(
+    name="evalward",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Publish datasets, evaluate them, read the reports. Every write happens once: repeat what was interrupted.",
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(version("evalward-client"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("login")(login.log_in)
+app.command("logout")(login.log_out)
+app.command("whoami")(login.whoami)
+app.add_typer(projects.app, name="projects", help="The tenants of the installation.")
+app.add_typer(keys.app, name="keys", help="API keys.")
+app.add_typer(datasets.app, name="datasets", help="Publish files, read what was published.")
+app.add_typer(imports.app, name="imports", help="Files in the bucket on their way to a dataset.")
+app.add_typer(runs.app, name="runs", help="Evaluate datasets, read reports, compare.")
+app.add_typer(sources.app, name="sources", help="Scheduled pulls of traces, and their windows.")
+app.add_typer(webhooks.app, name="webhooks", help="Endpoints that are told what happened.")
+app.add_typer(claims.app, name="claims", help="Keyed writes without an outcome, on the service.")
+app.add_typer(pending.app, name="pending", help="Interrupted writes whose keys are kept on this machine.")
+app.command("evaluators")(installation.list_evaluators)
+app.command("audit")(installation.list_audit_events)
+
+
+def main() -> None:
+    """Run the command of the command line and exit with its status."""
+    try:
+        app(prog_name="evalward")
+    except EvalwardError as error:
+        print_error(error)
+        sys.exit(of_error(error))

@@ -1,0 +1,145 @@
+"""What a command prints: documents and tables on the standard output, everything else on the standard error."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+# Without a terminal there is no width to keep to.
+_PLAIN_WIDTH = 240
+# What a terminal would act on: a text of somebody else's is shown, never obeyed.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+type Column = str | Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(slots=True)
+class Output:
+    """How the command prints.
+
+    Attributes
+    ----------
+    is_json
+        Whether documents and errors are printed as JSON.
+    """
+
+    is_json: bool = False
+
+
+OUTPUT = Output()
+"""Of this process, which runs one command."""
+
+
+def show(document: Any, summary: Callable[[], None]) -> None:
+    """Print a document as JSON if that was asked for, else what `summary` prints."""
+    if OUTPUT.is_json:
+        print_json(document)
+    else:
+        summary()
+
+
+def show_fields(document: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
+    """Print a document as JSON if that was asked for, else its fields one a line."""
+
+    def summary() -> None:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name in names or document:
+            if document.get(name) not in (None, "", [], {}):
+                table.add_row(name, as_text(document[name]))
+        out().print(table)
+
+    show(document, summary)
+
+
+def show_list(items: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, is_cut: bool = False) -> None:
+    """Print a list as JSON (`items`, `more`) if that was asked for, else as a table.
+
+    Parameters
+    ----------
+    items
+        What to list.
+    columns
+        Heading -> name of a field, or what makes the cell.
+    is_cut
+        Whether there are more.
+    """
+
+    def summary() -> None:
+        if not items:
+            say("None.")
+            return
+        print_table(list(columns), [[_cell(item, column) for column in columns.values()] for item in items])
+        if is_cut:
+            say("There are more: see --limit.")
+
+    show({"items": list(items), "more": is_cut}, summary)
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(as_text, row))
+    out().print(table)
+
+
+def print_json(document: Any) -> None:
+    """Print JSON, two spaces, on the standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def say(text: str) -> None:
+    """Print a sentence on the standard error."""
+    notes().print(clean(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def out() -> Console:
+    """Return a console on the standard output."""
+    return _console(stderr=False)
+
+
+def notes() -> Console:
+    """Return a console on the standard error."""
+    return _console(stderr=True)
+
+
+def as_text(value: Any) -> str:
+    """Return a cell's text."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case dict() | list():
+            return clean(json.dumps(value, ensure_ascii=False))
+        case _:
+            return clean(str(value))
+
+
+def clean(text: str) -> str:
+    """Return a text in which nothing commands the terminal."""
+    return "\n".join(_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", line) for line in text.split("\n"))
+
+
+def _cell(item: Mapping[str, Any], column: Column) -> Any:
+    return item.get(column) if isinstance(column, str) else column(item)
+
+
+def _console(*, stderr: bool) -> Console:
+    # Square brackets in what others wrote are text.
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if console.is_terminal:
+        return console
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, no_color=True, width=_PLAIN_WIDTH)

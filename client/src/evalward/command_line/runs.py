@@ -1,0 +1,368 @@
+"""`evalward runs`."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from evalward.client import Client
+from evalward.command_line.documents import read_document, read_pairs
+from evalward.command_line.exit_codes import ExitCode, of_run
+from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
+from evalward.command_line.output import (
+    as_text,
+    notes,
+    print_table,
+    say,
+    show,
+    show_fields,
+    show_list,
+)
+from evalward.command_line.selection import find_run
+from evalward.command_line.session import confirm, open_session, take
+from evalward.errors import ConfigurationError
+from evalward.transport import JsonObject
+
+app = typer.Typer(no_args_is_help=True)
+
+_FORMS = {"html": "html", "md": "markdown", "junit": "junit", "json": "json"}
+_POLL_SECONDS = 2
+
+_Run = Annotated[str, typer.Argument(metavar="RUN", help="Its id; `latest` is the one created last.")]
+_ExactRun = Annotated[str, typer.Argument(metavar="RUN", help="Its id.")]
+_Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit with 3 when a gate failed.")]
+_WaitSeconds = Annotated[float, typer.Option("--wait-seconds", min=0, help="How long to wait.")]
+
+
+@app.command("create")
+def create_run(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help="run.yaml or JSON, as docs/api.md says; - is standard input.")
+    ],
+    name: Annotated[str | None, typer.Option(help="Instead of the file's.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME, NAME@VERSION or SHA-256, instead of the file's.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="key=value, beside the file's. Repeatable.")
+    ] = None,
+    wait: _Wait = False,
+    wait_seconds: _WaitSeconds = 3600,
+    project: Project = None,
+    idempotency_key: IdempotencyKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a run. Interrupted, the same command finds the run it made and makes no other."""
+    del as_json
+    body = read_document(file)
+    body |= {"name": name} if name else {}
+    body |= {"dataset": _read_dataset(dataset)} if dataset else {}
+    body |= {"labels": {**body.get("labels", {}), **read_pairs(label, "--label")}} if label else {}
+    with open_session() as session:
+        where = session.project(project)
+        run = session.client.runs.create(where, body, idempotency_key=idempotency_key)
+        say(f"Run {run['id']}, {run['progress']['total']} records.")
+        if wait:
+            _wait(session.client, where, run["id"], wait_seconds)
+        else:
+            show_fields(run, _SUMMARY)
+
+
+@app.command("wait")
+def wait_for_run(
+    run: _Run, wait_seconds: _WaitSeconds = 3600, project: Project = None, as_json: AsJson = False
+) -> None:
+    """Wait for a run's end and show what came out; exit with 3 when a gate failed."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        _wait(session.client, where, find_run(session.client, where, run), wait_seconds)
+
+
+@app.command("list")
+def list_runs(
+    state: Annotated[str | None, typer.Option(help="pending, running, succeeded, failed, error or cancelled.")] = None,
+    label: Annotated[str | None, typer.Option(help="key=value.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only runs of this source.")] = None,
+    created_after: Annotated[str | None, typer.Option(help="An instant, as 2027-01-31T00:00:00Z.")] = None,
+    project: Project = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    del as_json
+    query = {"state": state, "label": label, "source": source, "created_after": created_after}
+    with open_session() as session:
+        items, is_cut = take(session.client.runs.each(session.project(project), **query), limit)
+    columns = {"id": "id", "name": "name", "state": "state", "of": _describe_data, "records": _describe_progress}
+    show_list(items, {**columns, "created_at": "created_at"}, is_cut=is_cut)
+
+
+@app.command("show")
+def show_run(run: _Run, project: Project = None, as_json: AsJson = False) -> None:
+    """Read a run."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        show_fields(session.client.runs.get(where, find_run(session.client, where, run)))
+
+
+@app.command("results")
+def list_results(
+    run: _Run,
+    evaluator: Annotated[str | None, typer.Option(help="Only of this evaluator.")] = None,
+    status: Annotated[str | None, typer.Option(help="scored, skipped or error.")] = None,
+    project: Project = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List results in the order of the records."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        run_id = find_run(session.client, where, run)
+        results = session.client.runs.each_result(where, run_id, evaluator=evaluator, status=status)
+        items, is_cut = take(results, limit)
+    names = ("record", "trial", "evaluator", "status", "score", "passed", "error")
+    show_list(items, {name: name for name in names}, is_cut=is_cut)
+
+
+@app.command("report")
+def read_report(
+    run: _Run,
+    form: Annotated[
+        Literal["html", "md", "junit", "json"] | None, typer.Option("--format", help="By default a table.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; by default the standard output.")
+    ] = None,
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the report of a finished run."""
+    form = form or ("json" if as_json else None)
+    with open_session() as session:
+        where = session.project(project)
+        run_id = find_run(session.client, where, run)
+        if form is None and output is None:
+            _print_report(session.client.runs.report(where, run_id))
+            return
+        content = session.client.runs.render_report(where, run_id, _FORMS[form or _form_of(output)])
+    if output is None:
+        sys.stdout.buffer.write(content.rstrip(b"\n") + b"\n")
+    else:
+        output.write_bytes(content)
+        say(f"Wrote {output}.")
+
+
+@app.command("compare")
+def compare_runs(
+    baseline: _ExactRun,
+    candidate: _Run,
+    fail_on_regression: Annotated[
+        bool,
+        typer.Option("--fail-on-regression", help="Exit with 3 when a metric is worse and its interval excludes 0."),
+    ] = False,
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two runs record by record."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        candidate = find_run(session.client, where, candidate)
+        comparison = session.client.runs.compare(where, baseline, candidate)
+    show(comparison, lambda: _print_comparison(comparison))
+    worse = [metric["id"] for metric in comparison["metrics"] if is_regression(metric)]
+    if fail_on_regression and worse:
+        say(f"Worse: {', '.join(worse)}.")
+        raise typer.Exit(ExitCode.GATE_FAILED)
+
+
+@app.command("cancel")
+def cancel_run(
+    run: _ExactRun, project: Project = None, idempotency_key: IdempotencyKey = None, as_json: AsJson = False
+) -> None:
+    """Cancel a run that has not ended; what it has evaluated stays."""
+    del as_json
+    with open_session() as session:
+        answer = session.client.runs.cancel(session.project(project), run, idempotency_key=idempotency_key)
+    show_fields(answer, _SUMMARY)
+
+
+@app.command("resume")
+def resume_run(
+    run: _ExactRun,
+    wait: _Wait = False,
+    wait_seconds: _WaitSeconds = 3600,
+    project: Project = None,
+    idempotency_key: IdempotencyKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Resume a run that ended in error or was cancelled; only what has no result is evaluated."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        answer = session.client.runs.resume(where, run, idempotency_key=idempotency_key)
+        if wait:
+            _wait(session.client, where, run, wait_seconds)
+        else:
+            show_fields(answer, _SUMMARY)
+
+
+@app.command("label")
+def label_run(
+    run: _ExactRun,
+    labels: Annotated[list[str], typer.Argument(help="key=value sets a label, key- takes one off.")],
+    project: Project = None,
+    idempotency_key: IdempotencyKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set labels or take them off. evalsi.keep=true exempts a run from retention."""
+    del as_json
+    changes: dict[str, str | None] = {}
+    for text in labels:
+        key, equals, value = text.partition("=")
+        if not equals and not text.endswith("-"):
+            raise ConfigurationError(f"{text!r} is neither key=value nor key-.")
+        changes[key if equals else text[:-1]] = value if equals else None
+    with open_session() as session:
+        answer = session.client.runs.label(session.project(project), run, changes, idempotency_key=idempotency_key)
+    show_fields(answer, ("id", "name", "labels"))
+
+
+@app.command("delete")
+def delete_run(
+    run: _ExactRun,
+    yes: Yes = False,
+    project: Project = None,
+    idempotency_key: IdempotencyKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an ended run with its results and its report."""
+    del as_json
+    confirm(f"Delete the run {run} with its report?", is_agreed=yes)
+    with open_session() as session:
+        session.client.runs.delete(session.project(project), run, idempotency_key=idempotency_key)
+    show({"deleted": run}, lambda: say(f"Deleted {run}."))
+
+
+def is_regression(metric: JsonObject) -> bool:
+    """Tell whether a metric is worse beyond doubt: its interval lies on the wrong side of 0."""
+    low, high = metric["ci_low"], metric["ci_high"]
+    match metric["better"]:
+        case "higher":
+            return high is not None and high < 0
+        case "lower":
+            return low is not None and low > 0
+        case _:
+            return False
+
+
+_SUMMARY = ("id", "name", "state", "dataset", "source", "progress", "labels", "created_at", "error")
+
+
+def _wait(client: Client, project: str, run_id: str, wait_seconds: float) -> None:
+    """Wait for the end, show it and leave with the status that says it."""
+    with _progress() as look:
+        run = client.runs.wait(project, run_id, timeout_seconds=wait_seconds, look=look, poll_seconds=_POLL_SECONDS)
+
+    def summary() -> None:
+        if run["state"] in ("succeeded", "failed"):
+            _print_report(client.runs.report(project, run_id))
+        if run["error"]:
+            say(f"{run['error']['code']}: {run['error']['detail']}")
+
+    show(run, summary)
+    say(f"Run {run_id}: {run['state']}.")
+    raise typer.Exit(of_run(run["state"]))
+
+
+@contextlib.contextmanager
+def _progress() -> Generator[Callable[[JsonObject], None]]:
+    """Show how far a run is: a bar on a terminal, else a line a state."""
+    console = notes()
+    if not console.is_terminal:
+        seen: set[str] = set()
+
+        def tell(run: JsonObject) -> None:
+            if run["state"] not in seen:
+                seen.add(run["state"])
+                say(f"{run['state']} …")
+
+        yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("pending", total=None)
+        yield lambda run: bar.update(
+            task, description=run["state"], completed=run["progress"]["done"], total=run["progress"]["total"] or None
+        )
+
+
+def _print_report(report: JsonObject) -> None:
+    columns = ("id", "n", "mean", "ci_low", "ci_high", "skipped", "errors", "coverage")
+    print_table(
+        ["metric", "n", "mean", "95 % from", "to", "skipped", "errors", "coverage"],
+        [[metric[name] for name in columns] for metric in report["metrics"]],
+    )
+    if report["gates"]:
+        print_table(
+            ["gate", "must be", "is", "passed", ""],
+            [
+                [f"{gate['metric']} {gate['stat']}", _bounds(gate), gate["value"], gate["passed"], gate["reason"]]
+                for gate in report["gates"]
+            ],
+        )
+
+
+def _print_comparison(comparison: JsonObject) -> None:
+    if not comparison["same_dataset"]:
+        say("The runs evaluated different data; records are paired by their ids.")
+    columns = ("id", "n", "baseline_mean", "candidate_mean", "difference", "ci_low", "ci_high")
+    print_table(
+        ["metric", "pairs", "baseline", "candidate", "difference", "95 % from", "to", "regressions", "fixes"],
+        [
+            [*(metric[name] for name in columns), metric["regressions_count"], metric["fixes_count"]]
+            for metric in comparison["metrics"]
+        ],
+    )
+    for metric in comparison["not_compared"]:
+        say(f"{metric['id']} is not compared: {metric['reason']}")
+
+
+def _bounds(gate: JsonObject) -> str:
+    low, high = gate["min"], gate["max"]
+    parts = [f">= {as_text(low)}"] if low is not None else []
+    parts += [f"<= {as_text(high)}"] if high is not None else []
+    return " and ".join(parts)
+
+
+def _describe_data(run: Any) -> str:
+    if dataset := run["dataset"]:
+        return f"{dataset['name']}@{dataset['version']}"
+    return f"{run['source']['id']} {run['source']['window_start']}" if run.get("source") else ""
+
+
+def _describe_progress(run: Any) -> str:
+    return f"{run['progress']['done']}/{run['progress']['total']}"
+
+
+def _read_dataset(named: str) -> JsonObject:
+    name, at, version = named.partition("@")
+    if at:
+        if not version.isdecimal():
+            raise ConfigurationError(f"--dataset {named}: the version is a number.")
+        return {"name": name, "version": int(version)}
+    is_digest = len(named) == 64 and all(letter in "0123456789abcdef" for letter in named)
+    return {"sha256": named} if is_digest else {"name": named}
+
+
+def _form_of(output: Path | None) -> str:
+    endings = {".html": "html", ".md": "md", ".xml": "junit", ".json": "json"}
+    form = endings.get(output.suffix.lower()) if output else None
+    if form is None:
+        raise ConfigurationError("Say the --format of the report, or end the file in .html, .md, .xml or .json.")
+    return form
