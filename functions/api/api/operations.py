@@ -3,6 +3,7 @@
 import api.audit.operations
 import api.datasets.operations
 import api.evaluators.operations
+import api.failures.operations
 import api.idempotency_claims.operations
 import api.imports.operations
 import api.keys.operations
@@ -21,6 +22,7 @@ OPERATIONS = (
     *api.sources.operations.OPERATIONS,
     *api.webhooks.operations.OPERATIONS,
     *api.evaluators.operations.OPERATIONS,
+    *api.failures.operations.OPERATIONS,
     *api.idempotency_claims.operations.OPERATIONS,
     *api.audit.operations.OPERATIONS,
 )

@@ -17,6 +17,7 @@ from coordination.errors import (
     ProblemError,
 )
 from coordination.events import emit_import_failed
+from coordination.failures import record_failure, resolve_failures
 from coordination.imports import ImportFailure, ImportOrder, find_newer_import
 from coordination.leases import Lease, drop_lease, end_lease, release_lease, require_lease, take_lease
 from coordination.models import ResponseModel
@@ -95,6 +96,7 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
         with environment.database.transaction(wake_up.project) as transaction:
             _end(transaction, wake_up, lease)
             transaction.submit(_QUERIES["fail_import"], params | {"error": Jsonb(failure.model_dump(mode="json"))})
+            record_failure(transaction, "import", order.name, f"{failure.code}: {failure.detail}")
             emit_import_failed(
                 transaction, UUID(wake_up.ref_id), name=order.name, uri=order.uri, error_code=failure.code
             )
@@ -132,6 +134,7 @@ def _publish(
                 "A later version of the same object was imported before; this one came late and was not published."
             )
         transaction.submit(_QUERIES["succeed_import"], _result(wake_up, dataset))
+        resolve_failures(transaction, ["import"], order.name)
 
 
 def _result(wake_up: WakeUp, result: ResponseModel) -> dict[str, Any]:

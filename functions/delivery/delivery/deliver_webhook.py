@@ -6,6 +6,7 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 from coordination.database import Transaction
 from coordination.environment import Environment
+from coordination.failures import record_failure, resolve_failures
 from coordination.leases import Lease, drop_lease, end_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
@@ -23,6 +24,7 @@ MAX_ATTEMPTS = len(RETRY_SECONDS) + 1
 _PUNCTUAL_SECONDS = 60
 _RETENTION_SECONDS = 30 * 86_400
 _PRUNED_ROWS = 100
+_NO_REASON = "the attempt failed without a reason"
 
 
 def deliver_webhook(environment: Environment, project: str, delivery_id: str) -> None:
@@ -46,7 +48,7 @@ def deliver_webhook(environment: Environment, project: str, delivery_id: str) ->
         delivery = _begin(environment, wake_up, lease)
         if delivery is not None:
             attempt = _send(environment, project, delivery)
-            _note(environment, wake_up, lease, delivery["attempts"] + 1, attempt)
+            _note(environment, wake_up, lease, delivery, attempt)
     finally:
         drop_lease(environment.database, lease)
 
@@ -65,7 +67,8 @@ def _begin(environment: Environment, wake_up: WakeUp, lease: Lease) -> dict[str,
             return None
         if delivery["attempts"] >= MAX_ATTEMPTS:
             # Whoever made the last attempt died over it.
-            _end(transaction, wake_up, lease, Attempt(None, "the last attempt was interrupted"))
+            attempt = Attempt(None, "the last attempt was interrupted")
+            _end(transaction, wake_up, lease, delivery["webhook_id"], attempt)
             return None
         transaction.submit(_QUERIES["begin_delivery"], params)
     return delivery
@@ -79,7 +82,8 @@ def _send(environment: Environment, project: str, delivery: dict[str, Any]) -> A
     return call_endpoint(environment.http_calls, destination, secret, delivery["id"], delivery["payload"])
 
 
-def _note(environment: Environment, wake_up: WakeUp, lease: Lease, attempts: int, attempt: Attempt) -> None:
+def _note(environment: Environment, wake_up: WakeUp, lease: Lease, delivery: dict[str, Any], attempt: Attempt) -> None:
+    attempts: int = delivery["attempts"] + 1
     logger.info(
         "webhook called",
         extra={"delivery": wake_up.ref_id, "attempt": attempts, "response_status": attempt.response_status},
@@ -87,7 +91,7 @@ def _note(environment: Environment, wake_up: WakeUp, lease: Lease, attempts: int
     with environment.database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
         if attempt.is_delivered or attempts >= MAX_ATTEMPTS:
-            _end(transaction, wake_up, lease, attempt)
+            _end(transaction, wake_up, lease, delivery["webhook_id"], attempt)
             return
         delay_seconds = RETRY_SECONDS[attempts - 1]
         transaction.submit(
@@ -100,12 +104,17 @@ def _note(environment: Environment, wake_up: WakeUp, lease: Lease, attempts: int
                 "error": attempt.error,
             },
         )
+        record_failure(transaction, "webhook", delivery["webhook_id"], attempt.error or _NO_REASON)
         is_punctual = delay_seconds <= _PUNCTUAL_SECONDS
         transaction.wake(WakeUp("delivery", "webhook", wake_up.project, wake_up.ref_id, delay_seconds, is_punctual))
         release_lease(transaction, lease)
 
 
-def _end(transaction: Transaction, wake_up: WakeUp, lease: Lease, attempt: Attempt) -> None:
+def _end(transaction: Transaction, wake_up: WakeUp, lease: Lease, webhook_id: str, attempt: Attempt) -> None:
+    if attempt.is_delivered:
+        resolve_failures(transaction, ["webhook"], webhook_id)
+    else:
+        record_failure(transaction, "webhook", webhook_id, attempt.error or _NO_REASON)
     transaction.submit(
         _QUERIES["end_delivery"],
         {

@@ -9,9 +9,11 @@ from coordination.clock import Deadline
 from coordination.database import Transaction
 from coordination.environment import Environment
 from coordination.errors import StorageUnavailableError
+from coordination.failures import record_failure, resolve_failures
 from coordination.leases import Lease, drop_lease, end_lease, release_lease, require_lease, take_lease
 from coordination.ports.event_bus import EventNotTakenError
 from coordination.queries import load_queries
+from coordination.sinks import name_destination
 from coordination.wake_ups import WakeUp
 
 from delivery.export_objects import ExportConflictError, ExportRefusedError, ExportTooLongError, RunGoneError, put_run
@@ -55,7 +57,7 @@ def export_run(environment: Environment, project: str, sink_id: str, deadline: D
 
 def _work(environment: Environment, wake_up: WakeUp, lease: Lease, sink: Mapping[str, Any], deadline: Deadline) -> None:
     if sink["attempts"] > _MAX_ATTEMPTS:
-        _end(environment, wake_up, lease, "the last attempt was interrupted")
+        _end(environment, wake_up, lease, sink, "the last attempt was interrupted")
         return
     try:
         if sink["config"]["kind"] == "s3":
@@ -67,14 +69,14 @@ def _work(environment: Environment, wake_up: WakeUp, lease: Lease, sink: Mapping
         with environment.database.transaction(wake_up.project) as transaction:
             _forget(transaction, wake_up, lease)
     except (ExportConflictError, ExportRefusedError) as error:
-        _end(environment, wake_up, lease, str(error))
+        _end(environment, wake_up, lease, sink, str(error))
     except (StorageUnavailableError, EventNotTakenError, ExportTooLongError) as error:
         if sink["attempts"] >= _MAX_ATTEMPTS:
-            _end(environment, wake_up, lease, _describe(error))
+            _end(environment, wake_up, lease, sink, _describe(error))
         else:
-            _postpone(environment, wake_up, lease, sink["attempts"], _describe(error))
+            _postpone(environment, wake_up, lease, sink, _describe(error))
     else:
-        _end(environment, wake_up, lease, None)
+        _end(environment, wake_up, lease, sink, None)
 
 
 def _put_event(environment: Environment, wake_up: WakeUp, sink: Mapping[str, Any]) -> None:
@@ -94,20 +96,25 @@ def _describe(error: Exception) -> str:
     return f"EventBridge did not take the event ({error})" if isinstance(error, EventNotTakenError) else str(error)
 
 
-def _end(environment: Environment, wake_up: WakeUp, lease: Lease, error: str | None) -> None:
+def _end(environment: Environment, wake_up: WakeUp, lease: Lease, sink: Mapping[str, Any], error: str | None) -> None:
     state = "succeeded" if error is None else "failed"
     logger.info("sink ended", extra={"sink": wake_up.ref_id, "state": state})
     with environment.database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
         transaction.submit(_QUERIES["end_sink"], _params(wake_up) | {"state": state, "error": error})
+        if error is None:
+            resolve_failures(transaction, ["sink"], name_destination(sink["config"]))
+        else:
+            record_failure(transaction, "sink", name_destination(sink["config"]), error)
         _forget(transaction, wake_up, lease)
 
 
-def _postpone(environment: Environment, wake_up: WakeUp, lease: Lease, attempts: int, error: str) -> None:
-    delay_seconds = _RETRY_SECONDS[attempts - 1]
+def _postpone(environment: Environment, wake_up: WakeUp, lease: Lease, sink: Mapping[str, Any], error: str) -> None:
+    delay_seconds = _RETRY_SECONDS[sink["attempts"] - 1]
     with environment.database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
         transaction.submit(_QUERIES["note_sink_error"], _params(wake_up) | {"error": error})
+        record_failure(transaction, "sink", name_destination(sink["config"]), error)
         transaction.submit(_WAKE_UPS["delay_wake_up"], wake_up.row_key | {"delay_seconds": delay_seconds})
         release_lease(transaction, lease)
 

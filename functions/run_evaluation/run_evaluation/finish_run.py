@@ -10,6 +10,7 @@ from coordination.database import Transaction
 from coordination.environment import Environment
 from coordination.errors import DatabaseUnavailableError
 from coordination.events import emit_run_finished
+from coordination.failures import resolve_run_failures
 from coordination.leases import drop_lease, release_lease, require_lease, take_lease
 from coordination.queries import load_queries
 from coordination.runs import EvaluatorConfig, RunConfig
@@ -104,6 +105,7 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
     )
     transaction.submit(_QUERIES["complete_dispatch"], params | {"outcome": state})
     open_sinks(transaction, run_id)
+    resolve_run_failures(transaction, run_id)
     emit_run_finished(transaction, run_id, state, gates=report["gates"])
     logger.info("run finished", extra={"run": str(run_id), "state": state})
 

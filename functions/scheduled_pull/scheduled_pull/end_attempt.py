@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from coordination.database import Transaction
+from coordination.failures import record_failure, resolve_failures
 from coordination.queries import load_queries
 from coordination.run_quota import require_room_for_run
 from coordination.sinks import insert_sinks
@@ -67,6 +68,7 @@ def complete_attempt(transaction: Transaction, attempt: Attempt, snapshot: Snaps
     transaction.submit(_QUERIES["complete_window"], outcome)
     transaction.submit(_QUERIES["complete_tick"], outcome)
     transaction.submit(_QUERIES["complete_graph_job"], outcome)
+    resolve_failures(transaction, ["pull"], attempt.source_id)
     _schedule_next(transaction, attempt)
 
 
@@ -79,6 +81,7 @@ def fail_attempt(transaction: Transaction, attempt: Attempt, failure: PullFailed
     )
     transaction.submit(_QUERIES["count_failed_attempt"], params)
     transaction.submit(_QUERIES["fail_graph_job"], params | {"error": failure.code})
+    record_failure(transaction, "pull", attempt.source_id, f"{failure.code}: {failure.detail}")
     schedule_wake_up(transaction, attempt.source_id, _retry_at(attempt, row["next_attempt_at"] if row else None))
 
 

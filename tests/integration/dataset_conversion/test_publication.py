@@ -610,3 +610,26 @@ def test_a_name_with_a_nul_does_not_keep_an_import_from_ending(project: Project)
     project.put("datasets/incoming/demo/answers.jsonl", b'{"input":"q","a\\u0000":1}\n')
     ended = project.work(project.order())
     assert [error["field"] for error in ended["error"]["errors"]] == ["/a\ufffd"]
+
+
+# --- failures
+def test_import_that_fails_is_a_failure_until_its_dataset_is_imported(project: Project) -> None:
+    failures = "SELECT kind, work, error, state, resolved_by, occurrence_count FROM scheduler.failure_signatures"
+    for number in range(2):
+        project.put(f"datasets/incoming/demo/{number}.jsonl", b'{"input": "a private text"\n')
+        assert project.work(project.order(f"{number}.jsonl"))["state"] == "failed"
+    (failure,) = project.look(failures)
+    assert (failure["kind"], failure["work"], failure["occurrence_count"]) == ("import", "answers", 2)
+    assert failure["error"].startswith("dataset_invalid: ")
+    assert "private" not in str(project.look("SELECT * FROM scheduler.failure_signatures"))
+    project.put("datasets/incoming/demo/good.jsonl", GOOD)
+    assert project.work(project.order("good.jsonl"))["state"] == "succeeded"
+    (failure,) = project.look(failures)
+    assert (failure["state"], failure["resolved_by"]) == ("resolved", "work")
+
+
+def test_import_that_is_refused_at_once_is_a_failure_too(project: Project) -> None:
+    project.tell("a.json", sequencer="1")
+    (failure,) = project.look("SELECT kind, error, state FROM scheduler.failure_signatures")
+    assert failure["kind"] == "import"
+    assert failure["error"].startswith("import_refused: ")

@@ -380,3 +380,26 @@ def test_body_is_what_the_row_holds(
     (call,) = receiver.received
     assert orjson.loads(call.body) == delivery_function.row()["payload"]
     assert call.body == orjson.dumps(delivery_function.row()["payload"])
+
+
+def test_webhook_that_fails_is_a_failure_until_it_is_delivered(
+    delivery_function: Delivery, make_webhook: Make, emit: Emit, receiver: WebhookReceiver, database: FreshDatabase
+) -> None:
+    failures = "SELECT kind, work, state, resolved_by, occurrence_count FROM scheduler.failure_signatures"
+    make_webhook()
+    emit()
+    receiver.answer(500, 503)
+    delivery_function.work()
+    delivery_function.pass_time("1 hour")
+    delivery_function.pulse()
+    delivery_function.work()
+    (failure,) = database.look(failures)
+    assert (failure["kind"], failure["work"], failure["state"]) == ("webhook", "hook", "unresolved")
+    # 500 and 503 are numbers: the same kind of error.
+    assert failure["occurrence_count"] == 2
+    delivery_function.pass_time("1 hour")
+    delivery_function.pulse()
+    delivery_function.work()
+    assert delivery_function.row()["state"] == "delivered"
+    (failure,) = database.look(failures)
+    assert (failure["state"], failure["resolved_by"]) == ("resolved", "work")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coordination.database import Transaction
 from coordination.datasets import Dataset, Validation
 from coordination.events import emit_import_failed
+from coordination.failures import record_failure
 from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
@@ -134,6 +135,7 @@ def insert_import(
     if failure is None:
         transaction.wake(WakeUp("conversion", "import", transaction.tenant, str(row["id"])))
     else:
+        record_failure(transaction, "import", order.name, f"{failure.code}: {failure.detail}")
         emit_import_failed(transaction, row["id"], name=order.name, uri=order.uri, error_code=failure.code)
     return to_import(row)
 

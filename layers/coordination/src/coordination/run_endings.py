@@ -7,6 +7,7 @@ from psycopg.types.json import Jsonb
 
 from coordination.database import Transaction
 from coordination.events import emit_run_finished
+from coordination.failures import record_run_failure
 from coordination.queries import load_queries
 from coordination.runs import RunFailure
 
@@ -49,5 +50,8 @@ def end_open_run(
             _WAKE_UPS["delete_wake_ups"], {"project": transaction.tenant, "kind": kind, "ref_ids": ref_ids}
         )
     transaction.submit(_QUERIES["complete_dispatch"], params | {"outcome": state})
+    if failure:
+        kind = "shard" if failure.code == "attempts_exhausted" else "run"
+        record_run_failure(transaction, kind, run_id, f"{failure.code}: {failure.detail}")
     emit_run_finished(transaction, run_id, state, error_code=failure.code if failure else None)
     return True

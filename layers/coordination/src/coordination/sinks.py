@@ -1,7 +1,7 @@
 """Sinks: where the outcome of a run goes when it has a report."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -66,6 +66,15 @@ def find_prefix_fault(prefix: str, project: str) -> str | None:
     if not _SAFE_KEY.fullmatch(prefix) or any(segment in ("", ".", "..") for segment in segments):
         return "may have letters, digits and !_.*'()=- between single slashes, and no segment . or .."
     return None
+
+
+def name_destination(config: Mapping[str, Any]) -> str:
+    """Name where a sink writes: the same for all runs that write there."""
+    match config:
+        case {"kind": "s3", "prefix": str(prefix)}:
+            return f"s3:{prefix.removesuffix('/')}/"
+        case _:
+            return str(config["kind"])
 
 
 def insert_sinks(transaction: Transaction, run_id: UUID, sinks: Sequence[S3Sink | EventBridgeSink]) -> list[RunSink]:
