@@ -11,6 +11,11 @@ from dataset_conversion.nesting import is_deeper
 from dataset_conversion.strict_json import Reading, is_guilty, read_strictly
 
 
+def is_written_alike(number: float) -> bool:
+    """Tell whether fast writers write a number as RFC 8785 does; others of the numbers they may, too."""
+    return (1e-5 <= number < 1e9 or -1e9 < number <= -1e-5) and not number.is_integer()
+
+
 def read_float(digits: str) -> float | orjson.Fragment:
     """Read a number with a fraction or exponent so that orjson writes it as RFC 8785 does.
 
@@ -20,10 +25,7 @@ def read_float(digits: str) -> float | orjson.Fragment:
         It is beyond the range of a double.
     """
     number = float(digits)
-    # Inside these bounds orjson writes a fraction as RFC 8785 does.
-    if (1e-5 <= number < 1e9 or -1e9 < number <= -1e-5) and not number.is_integer():
-        return number
-    return canonical_float(number)
+    return number if is_written_alike(number) else canonical_float(number)
 
 
 _READ = msgspec.json.Decoder(Any, float_hook=read_float).decode

@@ -8,6 +8,7 @@ these signs, or one that a reader refuses, is read again by a reader that is slo
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import repeat
 from operator import add, sub
 from typing import Any, Literal
@@ -39,6 +40,10 @@ _TYPED_ROWS_MAX = 16
 _READ_ROW = msgspec.json.Decoder(dict[str, Any], float_hook=read_float).decode
 # What the fast readers and writers raise; the exact reader then says what it is.
 _UNSURE = (msgspec.MsgspecError, orjson.JSONEncodeError, NotCanonicalError, RowRefusedError, RecursionError)
+
+
+def _count_colons(text: bytes) -> int:
+    return len(text) - len(text.replace(b":", b""))
 
 
 def _count_rare(lines: list[bytes], byte: bytes) -> Iterable[int]:
@@ -142,28 +147,36 @@ class _JsonlConversion:
         typed_rows, text = self._typed_rows, block.text
         if typed_rows is None or len(text) > self._limits.row_bytes or block.is_last_blank:
             return False
-        has_escapes = b"\\" in text
-        if has_escapes and b"\\u00" in text:
-            return False
-        lines = block.ended_lines
-        colons = list(map(_count, lines, repeat(b":")))
-        if max(map(add, colons, _count_rare(lines, b"["))) >= self._limits.depth:
+        if b"\\" in text and b"\\u00" in text:
             return False
         try:
-            alike = typed_rows.read_all(lines)
+            alike = self._read_alike(typed_rows, block.ended_lines)
         except _UNSURE:
             return False
         if alike is None:
             return False
-        record_ids, texts = alike
-        names_added = len(texts) * (typed_rows.origin.names_added or 0)
-        piece = b"\n".join(texts)
-        if sum(colons) + names_added != len(piece) - len(piece.replace(b":", b"")):
+        record_ids, piece = alike
+        names_added = len(record_ids) * (typed_rows.origin.names_added or 0)
+        if _count_colons(text) + names_added != _count_colons(piece):
             return False
-        if (is_order_unsure(text) or (has_escapes and b"\\u" in text)) and any(map(is_order_unsure, texts)):
-            return False
-        self._rows.add_alike(block.first, record_ids, texts, typed_rows.origin)
+        self._rows.add_alike(block.first, record_ids, piece, typed_rows.origin)
         return True
+
+    def _read_alike(self, typed_rows: TypedRows, lines: list[bytes]) -> tuple[list[str], bytes] | None:
+        """Return ids and canonical text of lines, ``None`` when they have to be read one by one."""
+        if typed_rows.shaped_rows is not None:
+            # Of one shape, they are no deeper than those that it was learned from.
+            with suppress(msgspec.MsgspecError, NotCanonicalError):
+                return typed_rows.shaped_rows.convert(lines)
+        colons = map(_count, lines, repeat(b":"))
+        if max(map(add, colons, _count_rare(lines, b"["))) >= self._limits.depth:
+            return None
+        alike = typed_rows.read_all(lines)
+        if alike is None:
+            return None
+        record_ids, texts = alike
+        piece = b"\n".join([*texts, b""])
+        return None if is_order_unsure(piece) and any(map(is_order_unsure, texts)) else (record_ids, piece)
 
     def _read_lines(self, block: LineBlock) -> list[ReadyRow]:
         ready_rows: list[ReadyRow] = []

@@ -217,7 +217,7 @@ class _RowConversion:
         if alike is None:
             return False
         record_ids, texts, origin = alike
-        self._rows.add_alike(first, record_ids, texts, origin)
+        self._rows.add_alike(first, record_ids, b"\n".join([*texts, b""]), origin)
         return True
 
     def _assemble(self, number: int, members: dict[str, Any], problems: list[RowProblem]) -> ReadyRow | None:

@@ -57,7 +57,7 @@ def test_an_id_is_put_where_it_belongs() -> None:
 def test_changes_are_counted() -> None:
     rows, _, _ = rows_with()
     origin = RowOrigin("/id", 0, ("question -> input", "integer id", "text context"))
-    rows.add_alike(1, ["1", "2"], [b"{}", b"{}"], origin)
+    rows.add_alike(1, ["1", "2"], b"{}\n{}\n", origin)
     rows.add([ReadyRow(3, b"{}", "3", origin)])
     notes = rows.make_notes(["reference"])
     assert (notes.aliases, notes.integer_ids, notes.text_contexts) == ({"question -> input": 3}, 3, 3)
@@ -67,7 +67,7 @@ def test_changes_are_counted() -> None:
 def test_after_an_error_nothing_more_is_written_and_checking_goes_on() -> None:
     rows, written, errors = rows_with()
     rows.add([ready(1, record_id="a")])
-    rows.add_alike(2, ["a", "b"], [b"{}", b"{}"], ORIGIN)
+    rows.add_alike(2, ["a", "b"], b"{}\n{}\n", ORIGIN)
     rows.note(4, [RowProblem("/x", "nul", "…")])
     rows.reserve_id(4, "b", "/id")
     assert written == [b"{}\n"]

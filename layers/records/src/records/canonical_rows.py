@@ -4,7 +4,8 @@ Rows come in pieces of some hundreds, already in canonical text; a piece is writ
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
 
 from records.limits import MIB, Limits
 from records.manifest import Notes, ShardStart
@@ -59,20 +60,21 @@ class CanonicalRows:
         self._check_room(numbers)
         for origin, count in Counter([ready.origin for ready in rows]).items():
             self._count_changes(origin, count)
-        if self._ids.claim_all([ready.record_id for ready in rows], numbers):
-            self._put(numbers, [ready.text for ready in rows])
-        else:
-            self._put(numbers, [self._settle_id(ready) for ready in rows])
+        is_plain = self._ids.claim_all([ready.record_id for ready in rows], numbers)
+        texts = [ready.text if is_plain else self._settle_id(ready) for ready in rows]
+        self._put(numbers, b"\n".join([*texts, b""]))
 
-    def add_alike(self, first: int, record_ids: Sequence[str], texts: Sequence[bytes], origin: RowOrigin) -> None:
-        """Add rows that follow one another and became canonical in the same way; see `add`.
+    def add_alike(self, first: int, record_ids: Sequence[str], piece: bytes, origin: RowOrigin) -> None:
+        r"""Add rows that follow one another and became canonical in the same way; see `add`.
 
         Parameters
         ----------
         first
             Number of the first of them.
-        record_ids, texts
-            Their ids and their canonical texts, one for one.
+        record_ids
+            Their ids.
+        piece
+            Their canonical texts, each ended by ``\n``.
         origin
             How all of them became canonical.
 
@@ -81,13 +83,13 @@ class CanonicalRows:
         DatasetInvalidError
             See `add`.
         """
-        numbers = range(first, first + len(texts))
+        numbers = range(first, first + len(record_ids))
         self._check_room(numbers)
         if self._ids.claim_all(record_ids, numbers):
-            self._count_changes(origin, len(texts))
-            self._put(numbers, texts)
+            self._count_changes(origin, len(record_ids))
+            self._put(numbers, piece)
         else:
-            rows = zip(numbers, texts, record_ids, strict=True)
+            rows = zip(numbers, piece.splitlines(), record_ids, strict=True)
             self.add([ReadyRow(number, text, record_id, origin) for number, text, record_id in rows])
 
     def note(self, number: int, problems: Iterable[RowProblem]) -> None:
@@ -141,15 +143,19 @@ class CanonicalRows:
         for change in origin.changes:
             self._changes[change] = self._changes.get(change, 0) + count
 
-    def _put(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
-        piece = b"\n".join(texts) + b"\n"
-        if len(piece) > self._limits.row_bytes:
-            self._check_row_sizes(numbers, texts)
-        if self.bytes + len(piece) > self._limits.output_bytes:
-            self._refuse_output(numbers, texts)
-        self._note_shards(texts, len(piece))
-        self.records += len(texts)
-        self.bytes += len(piece)
+    def _put(self, numbers: Sequence[int], piece: bytes) -> None:
+        size = len(piece)
+        if size > self._limits.row_bytes:
+            self._check_row_sizes(numbers, piece)
+        if self.bytes + size > self._limits.output_bytes:
+            self._refuse_output(numbers, piece)
+        if self._shard_records + len(numbers) <= SHARD_RECORDS_MAX and self._shard_bytes + size <= SHARD_BYTES_MAX:
+            self._shard_records += len(numbers)
+            self._shard_bytes += size
+        else:
+            self._note_shards(piece)
+        self.records += len(numbers)
+        self.bytes += size
         if not self._errors:
             self._write(piece)
 
@@ -162,37 +168,36 @@ class CanonicalRows:
         self._derived_ids += 1
         return b'%b"id":"%b",%b' % (text[:offset], derived.encode(), text[offset:])
 
-    def _check_row_sizes(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
+    def _check_row_sizes(self, numbers: Sequence[int], piece: bytes) -> None:
         limit = self._limits.row_bytes
-        for number, text in zip(numbers, texts, strict=True):
-            if len(text) > limit:
-                message = f"the canonical row has {len(text)} bytes; the limit is {limit} bytes"
+        for number, size in zip(numbers, _line_sizes(piece), strict=True):
+            if size > limit + 1:
+                message = f"the canonical row has {size - 1} bytes; the limit is {limit} bytes"
                 self._errors.add(RowError(number, None, "row_too_large", message))
 
-    def _refuse_output(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
+    def _refuse_output(self, numbers: Sequence[int], piece: bytes) -> None:
         limit = self._limits.output_bytes
-        size = self.bytes
-        for number, text in zip(numbers, texts, strict=True):
-            size += len(text) + 1
-            if size > limit:
+        reached = self.bytes
+        for number, size in zip(numbers, _line_sizes(piece), strict=True):
+            reached += size
+            if reached > limit:
                 message = (
-                    f"the canonical rows reach {size} bytes here; the limit is {limit} bytes: "
+                    f"the canonical rows reach {reached} bytes here; the limit is {limit} bytes: "
                     "publish the rest as another dataset"
                 )
                 self._errors.refuse(RowError(number, None, "too_large", message))
 
-    def _note_shards(self, texts: Sequence[bytes], size: int) -> None:
-        if self._shard_records + len(texts) <= SHARD_RECORDS_MAX and self._shard_bytes + size <= SHARD_BYTES_MAX:
-            self._shard_records += len(texts)
-            self._shard_bytes += size
-            return
-        offset, record = self.bytes, self.records
-        for text in texts:
-            row_bytes = len(text) + 1
-            if self._shard_records == SHARD_RECORDS_MAX or self._shard_bytes + row_bytes > SHARD_BYTES_MAX:
+    def _note_shards(self, piece: bytes) -> None:
+        offset = self.bytes
+        for record, size in enumerate(_line_sizes(piece), self.records):
+            if self._shard_records == SHARD_RECORDS_MAX or self._shard_bytes + size > SHARD_BYTES_MAX:
                 self.shards.append(ShardStart(offset, record))
                 self._shard_records = self._shard_bytes = 0
             self._shard_records += 1
-            self._shard_bytes += row_bytes
-            offset += row_bytes
-            record += 1
+            self._shard_bytes += size
+            offset += size
+
+
+def _line_sizes(piece: bytes) -> Iterator[int]:
+    # Canonical text has no line end of its own.
+    return map(len, BytesIO(piece))

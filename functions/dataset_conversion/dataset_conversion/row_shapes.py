@@ -1,0 +1,198 @@
+"""What the rows of a file have in common at every level, as types that a JSON reader can be told.
+
+A shape is learned from rows, and holds for every row in which nothing is new: no other member, no other kind of value.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple, cast
+
+import msgspec
+import orjson
+
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
+_KINDS: dict[type, Any] = {
+    str: str,
+    bool: bool,
+    type(None): None,
+    int: Annotated[int, msgspec.Meta(ge=_INTEGER_MIN, le=_INTEGER_MAX)],
+    float: int | float,
+}
+_EMPTY_LIST: Any = Annotated[list[Any], msgspec.Meta(max_length=0)]
+# A file without pattern has rows with ever new members.
+_MEMBERS_MAX = 128
+_TYPES_MAX = 512
+
+
+class ShapelessError(Exception):
+    """Rows have nothing in common that could be told to a reader."""
+
+
+class Shape:
+    """The kinds of value that were seen at one place, and the shapes below it.
+
+    Attributes
+    ----------
+    kinds
+        Python types; float stands for every number that is no integer of 64 bits with sign.
+    items
+        Shape of the items of lists.
+    members
+        Shapes of the members of objects.
+    required
+        Members that every object had.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[type] = set()
+        self.items: Shape | None = None
+        self.members: dict[str, Shape] = {}
+        self.required: set[str] = set()
+
+    def add(self, value: Any) -> None:
+        """Learn a value: JSON, its numbers as they are written.
+
+        Raises
+        ------
+        ShapelessError
+            Objects have too many different members.
+        """
+        kind: type = type(value)
+        if kind is orjson.Fragment or (kind is int and not _INTEGER_MIN <= value <= _INTEGER_MAX):
+            kind = float
+        elif kind is list:
+            self.items = self.items or Shape()
+            for item in cast("list[Any]", value):
+                self.items.add(item)
+        elif kind is dict:
+            self._add_members(cast("dict[str, Any]", value), is_first=dict not in self.kinds)
+        self.kinds.add(kind)
+
+    def _add_members(self, value: dict[str, Any], *, is_first: bool) -> None:
+        self.required = set(value) if is_first else self.required & value.keys()
+        for name, item in value.items():
+            member = self.members.get(name)
+            if member is None:
+                if len(self.members) == _MEMBERS_MAX:
+                    raise ShapelessError
+                member = self.members[name] = Shape()
+            member.add(item)
+
+
+class NumberPlace(NamedTuple):
+    """Where rows have numbers whose text needs a look."""
+
+    path: tuple[str, ...]
+    """Attributes from the row down to them."""
+    is_always: bool
+    """Every row has a number there."""
+
+
+class Member(NamedTuple):
+    """A member of an object type."""
+
+    name: str
+    attribute: str
+    type: Any
+    is_required: bool = True
+
+
+class TypeMaker:
+    """Makes the types for one kind of rows, and notes where their numbers are."""
+
+    def __init__(self) -> None:
+        self.number_places: list[NumberPlace] = []
+        self._types = 0
+
+    def make(self, shape: Shape, path: tuple[str, ...] | None, *, is_required: bool = True) -> Any:
+        """Return the type of the values that a shape was learned from.
+
+        Parameters
+        ----------
+        shape
+            Of the values.
+        path
+            Attributes from the row down to them; ``None`` when those do not lead there in every row.
+        is_required
+            Every row has a value there.
+
+        Raises
+        ------
+        ShapelessError
+            There is no such type, or numbers lie where no attribute leads.
+        """
+        self._types += 1
+        if self._types > _TYPES_MAX:
+            raise ShapelessError
+        made: list[Any] = [None] if type(None) in shape.kinds else []
+        if float in shape.kinds:
+            # No hook is called for a number whose type is told, so its text is looked at later.
+            if path is None:
+                raise ShapelessError
+            self.number_places.append(NumberPlace(path, is_required and shape.kinds <= {int, float}))
+            made.append(_KINDS[float])
+        elif int in shape.kinds:
+            made.append(_KINDS[int])
+        made += [kind for kind in (str, bool) if kind in shape.kinds]
+        if shape.items is not None:
+            made.append(list[self.make(shape.items, None)] if shape.items.kinds else _EMPTY_LIST)
+        if dict in shape.kinds:
+            is_reachable = path is not None and is_required and shape.kinds == {dict}
+            made.append(self.make_object(shape, path if is_reachable else None))
+        united = made[0]
+        for kind in made[1:]:
+            united |= kind
+        return united
+
+    def make_object(self, shape: Shape, path: tuple[str, ...] | None, later: Iterable[Member] = ()) -> Any:
+        """Return the type of objects, whose members are written in canonical order.
+
+        Parameters
+        ----------
+        shape, path
+            As for `make`.
+        later
+            Members that no object has as it is read, and that are set before it is written.
+
+        Raises
+        ------
+        ShapelessError
+            There is no such type, or an object has one of those members.
+        """
+        members = list(later)
+        if any(member.name in shape.members for member in members):
+            raise ShapelessError
+        for position, (name, below) in enumerate(shape.members.items()):
+            attribute, is_required = f"member_{position}", name in shape.required
+            kind = self.make(below, None if path is None else (*path, attribute), is_required=is_required)
+            members.append(Member(name, attribute, kind, is_required))
+        return define_object(members)
+
+
+def define_object(members: list[Member], never: Iterable[str] = ()) -> Any:
+    """Return the type of objects with these members, which are written in canonical order.
+
+    Parameters
+    ----------
+    members
+        Nothing else may occur.
+    never
+        Attributes that are always unset: no member has them.
+
+    Raises
+    ------
+    ShapelessError
+        A name cannot be told to a reader.
+    """
+    fields: list[Any] = [
+        (attribute, kind) if is_required else (attribute, kind | msgspec.UnsetType, msgspec.UNSET)
+        for _, attribute, kind, is_required in sorted(members, key=lambda member: member.name.encode("utf-16-be"))
+    ]
+    names = {member.attribute: member.name for member in members}
+    unset = dict.fromkeys(never, msgspec.UNSET)
+    try:
+        return msgspec.defstruct(
+            "Object", fields, namespace=unset, rename=names, forbid_unknown_fields=True, kw_only=True, gc=False
+        )
+    except ValueError:
+        # JSON would escape the name.
+        raise ShapelessError from None
