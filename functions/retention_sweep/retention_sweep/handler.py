@@ -8,6 +8,7 @@ from coordination.clock import Deadline
 from coordination.environment import load_environment
 
 from retention_sweep.collect_orphans import collect_orphans
+from retention_sweep.keep_tables import keep_tables
 from retention_sweep.prune_idempotency import prune_idempotency
 from retention_sweep.recover_uploads import recover_uploads
 from retention_sweep.sweep_runs import sweep_runs
@@ -26,6 +27,8 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, i
     match event.get("sweep"):
         case "idempotency":
             return prune_idempotency(load_environment(), deadline)
+        case "keeper":
+            return keep_tables(load_environment(), deadline)
         case "orphans":
             return collect_orphans(load_environment(), deadline)
         case "uploads":

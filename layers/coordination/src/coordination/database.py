@@ -122,7 +122,12 @@ class Database:
 
     @contextmanager
     def transaction(
-        self, tenant: str, *, is_read: bool = False, first: tuple[Query, Params] | None = None
+        self,
+        tenant: str,
+        *,
+        is_read: bool = False,
+        first: tuple[Query, Params] | None = None,
+        statement_seconds: float | None = None,
     ) -> Generator[Transaction]:
         """Run the body in one transaction of a tenant and commit; an exception rolls everything back.
 
@@ -135,6 +140,8 @@ class Database:
         first
             A statement to send instead of the call of `begin_tenant`, which it makes itself; its parameters are
             completed with `tenant`, `lock_ms` and `statement_ms`.
+        statement_seconds
+            Longest run of one statement (> 0) where less time is left than the settings allow.
 
         Raises
         ------
@@ -150,6 +157,8 @@ class Database:
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 query, params = first or (_BEGIN_TENANT, {})
                 limits = {"lock_ms": self._limits.lock_timeout_ms, "statement_ms": self._limits.statement_timeout_ms}
+                if statement_seconds is not None:
+                    limits["statement_ms"] = max(1, min(limits["statement_ms"], int(statement_seconds * 1000)))
                 connection.execute(query, {"tenant": tenant, **limits, **params})
                 yield transaction
                 connection.execute("COMMIT")

@@ -1,13 +1,18 @@
 """Settings: environment variables `EVALWARD_<SECTION>__<NAME>`, read once into frozen models."""
 
+import re
+from datetime import timedelta
 from functools import cache
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from coordination.jobengine.registry import CAPACITY_ENTRIES
 from coordination.retention import RetentionPeriod
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 
 
 class Section(BaseModel):
@@ -95,6 +100,113 @@ class OutgoingSettings(Section):
     )
 
 
+_SPAN = re.compile(r"(?:(\d{1,5})\.)?(\d{1,2}):(\d{2}):(\d{2})")
+
+
+def _read_span(value: object) -> object:
+    """Read `days.hours:minutes:seconds`; what pydantic reads itself (seconds, ISO 8601) passes."""
+    if isinstance(value, str) and (span := _SPAN.fullmatch(value)):
+        days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return value
+
+
+type Span = Annotated[timedelta, BeforeValidator(_read_span)]
+
+
+class RetentionSettings(Section):
+    """JobEngine:Retention: when the keeper sweeps, and what it leaves."""
+
+    enabled: bool = Field(default=True, description="run scheduled sweeps")
+    tenants: tuple[str, ...] = Field(
+        default=("default",), description="JSON list of scopes that are swept beside all projects"
+    )
+    terminal_retention_days: int = Field(default=90, gt=0, le=36_500, description="age window of ended mechanics")
+    failure_signature_retention_days: int = Field(
+        default=90, gt=0, le=36_500, description="age window of resolved failures"
+    )
+    job_history_retention_days: int = Field(
+        default=365, gt=0, le=36_500, description="age window of archived outcomes, never shorter than the terminal one"
+    )
+    maximum_terminal_rows_per_scope: int = Field(
+        default=10_000, gt=0, le=10_000_000, description="ended rows that a scope keeps per table"
+    )
+    batch_size: int = Field(default=1_000, gt=0, le=100_000, description="rows that one call deletes at most")
+    max_batches_per_sweep: int = Field(default=10, gt=0, description="calls per table and scope in one sweep")
+    sweep_interval: Span = Field(
+        default=timedelta(days=1), gt=timedelta(0), description="cadence: seconds, ISO 8601, or days.hh:mm:ss"
+    )
+    start_delay: Span = Field(
+        default=timedelta(minutes=5), ge=timedelta(0), description="wait after the installation before the first sweep"
+    )
+    doctor_grace: Span = Field(
+        default=timedelta(0), ge=timedelta(0), description="how long the doctor tolerates an expired row"
+    )
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        if self.job_history_retention_days < self.terminal_retention_days:
+            raise ValueError("job_history_retention_days must not be shorter than terminal_retention_days")
+        if self.doctor_grace > self.sweep_interval:
+            raise ValueError("doctor_grace must not be longer than sweep_interval")
+        return self
+
+
+class CapacityLimit(Section):
+    """How large something may become."""
+
+    budget_bytes: int = Field(gt=0, description="planned size")
+    stop_line_bytes: int = Field(gt=0, description="size from which the doctor asks for a pause")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.stop_line_bytes > self.budget_bytes:
+            raise ValueError("stop_line_bytes must not be above budget_bytes")
+        return self
+
+
+class CapacitySettings(Section):
+    """JobEngine:Capacity: the envelope of the database."""
+
+    database: CapacityLimit = Field(
+        default=CapacityLimit(budget_bytes=64 * GIB, stop_line_bytes=56 * GIB), description="of the whole database"
+    )
+    entry: CapacityLimit = Field(
+        default=CapacityLimit(budget_bytes=8 * GIB, stop_line_bytes=7 * GIB),
+        description="of each registered table with its indexes, unless `entries` names it",
+    )
+    entries: dict[str, CapacityLimit] = Field(
+        default_factory=dict[str, CapacityLimit], description="JSON object of schema.table and its limit"
+    )
+
+    @field_validator("entries")
+    @classmethod
+    def _check_names(cls, entries: dict[str, CapacityLimit]) -> dict[str, CapacityLimit]:
+        if unknown := entries.keys() - set(CAPACITY_ENTRIES):
+            raise ValueError(f"not measured: {', '.join(sorted(unknown))}; measured are {', '.join(CAPACITY_ENTRIES)}")
+        return entries
+
+    def limit(self, name: str) -> CapacityLimit:
+        """Return the limit of a registered table."""
+        return self.entries.get(name, self.entry)
+
+
+class JobEngineSettings(Section):
+    """JobEngine: the keeper and the capacity probe."""
+
+    retention: RetentionSettings = RetentionSettings()
+    capacity: CapacitySettings = CapacitySettings()
+
+
+class SourceSettings(Section):
+    """Where sources may read beside the bundle's bucket."""
+
+    allowed_buckets: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="project id or * -> buckets (bucket or bucket/prefix) with OTLP files that sources may read",
+    )
+
+
 class Settings(BaseSettings):
     """All settings of the functions, from the environment."""
 
@@ -113,7 +225,9 @@ class Settings(BaseSettings):
     work: WorkSettings = WorkSettings()
     runs: RunSettings = RunSettings()
     outgoing: OutgoingSettings = OutgoingSettings()
+    sources: SourceSettings = SourceSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    jobengine: JobEngineSettings = JobEngineSettings()
 
 
 @cache

@@ -1367,6 +1367,24 @@ BEGIN
 END
 $$;
 
+-- How many rows of a table have expired: those before (before_at, before_id) that nothing protects, counted up to row_cap
+-- (>= 1), and when the oldest of them ended. tenant: NULL for scheduler.workers. Read-only, no lock.
+CREATE FUNCTION scheduler_app.measure_expired(
+    table_name text, tenant text, before_at timestamptz, before_id uuid, row_cap integer)
+    RETURNS TABLE (expired integer, oldest_at timestamptz)
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT count(*)::integer, min(e.ended_at) FROM ('
+        '    SELECT t.ended_at FROM scheduler_app.%I(%s) AS t WHERE NOT t.is_guarded AND (t.ended_at, t.id) < ($2, $3)'
+        '    ORDER BY t.ended_at, t.id LIMIT $4) AS e',
+        'terminal_' || split_part(table_name, '.', 2), CASE WHEN tenant IS NULL THEN '' ELSE '$1' END)
+    USING tenant, before_at, before_id, row_cap;
+END
+$$;
+
 -- What a table holds for a tenant, each count at most row_cap (>= 1), so that a huge backlog costs no more than a small one.
 -- expired: of the eligible, those before (before_at, before_id), with the age of the oldest; protected: open rows, and
 -- terminal ones that a lease or a trigger needs. tenant: NULL for scheduler.workers. Read-only, no lock.
@@ -1386,18 +1404,18 @@ BEGIN
         'SELECT (SELECT count(*) FROM (SELECT 1 FROM ' || terminal || ' WHERE NOT t.is_guarded LIMIT $4) AS e)::integer,'
         ' x.expired, (g.guarded + a.active)::integer,'
         ' (SELECT count(*) FROM (SELECT 1 FROM ' || open || ' WHERE o.is_incomplete LIMIT $4) AS i)::integer, x.oldest_at'
-        ' FROM (SELECT count(*)::integer AS expired, min(e.ended_at) AS oldest_at FROM ('
-        '     SELECT t.ended_at FROM ' || terminal || ' WHERE NOT t.is_guarded AND (t.ended_at, t.id) < ($2, $3)'
-        '     ORDER BY t.ended_at, t.id LIMIT $4) AS e) AS x,'
+        ' FROM scheduler_app.measure_expired($5, $1, $2, $3, $4) AS x,'
         ' (SELECT count(*) FILTER (WHERE w.is_guarded) AS guarded FROM (SELECT t.is_guarded FROM ' || terminal
         || ' LIMIT $4) AS w) AS g,'
         ' (SELECT count(*) AS active FROM (SELECT 1 FROM ' || open || ' WHERE NOT o.is_incomplete LIMIT $4) AS o) AS a'
-    USING tenant, before_at, before_id, row_cap;
+    USING tenant, before_at, before_id, row_cap, table_name;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, integer) TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) TO evalward_app;
 
 -- One routine a table, one call a batch, each in a transaction of its own. Rows that ended in [after, before) of (age, id)
@@ -1849,10 +1867,11 @@ CREATE TABLE evals.run_sinks (
     run_id uuid NOT NULL,  -- deleted with the run
     sink_no integer NOT NULL CHECK (sink_no >= 0),  -- its place in the request
     id uuid NOT NULL DEFAULT gen_random_uuid(),  -- also of its job
-    config jsonb NOT NULL,  -- kind, prefix, format
+    config jsonb NOT NULL,  -- kind and its own fields, without secrets
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'queued', 'succeeded', 'failed')),
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),  -- made so far
     error text,  -- why the last attempt failed
+    external_id text,  -- what the destination calls it: the id of a run in MLflow
     completed_at timestamptz,
     PRIMARY KEY (tenant_id, run_id, sink_no),
     UNIQUE (tenant_id, id),

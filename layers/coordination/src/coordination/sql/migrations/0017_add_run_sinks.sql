@@ -11,6 +11,7 @@ CREATE TABLE evals.run_sinks (
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'queued', 'succeeded', 'failed')),
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     error text,
+    external_id text,
     completed_at timestamptz,
     PRIMARY KEY (tenant_id, run_id, sink_no),
     UNIQUE (tenant_id, id),

@@ -34,7 +34,7 @@ SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
                    'config', k.config, 'state', k.state, 'attempts', k.attempts, 'error', k.error,
-                   'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
+                   'external_id', k.external_id, 'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
         FROM evals.run_sinks k WHERE k.tenant_id = r.tenant_id AND k.run_id = r.id) AS sinks
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
@@ -55,7 +55,7 @@ SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
                    'config', k.config, 'state', k.state, 'attempts', k.attempts, 'error', k.error,
-                   'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
+                   'external_id', k.external_id, 'completed_at', k.completed_at) ORDER BY k.sink_no), '[]'::jsonb)
         FROM evals.run_sinks k WHERE k.tenant_id = r.tenant_id AND k.run_id = r.id) AS sinks
 FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id

@@ -5,8 +5,8 @@ SELECT %(tenant)s::text, %(run_id)s::uuid, (s.place - 1)::integer, s.config
 FROM unnest(%(configs)s::jsonb[]) WITH ORDINALITY AS s (config, place);
 
 -- name: open_run_sinks
--- Queue the sinks of a run that has just got its report, each with its job. Returns the wake-ups. Lock: the rows; the
--- caller holds the run's.
+-- Queue the sinks of a run that has just got its report, each with its job; who writes Parquet is another than who writes
+-- the rest. Returns the wake-ups. Lock: the rows; the caller holds the run's.
 WITH opened AS (
     UPDATE evals.run_sinks
     SET state = 'queued'
@@ -19,7 +19,8 @@ WITH opened AS (
     FROM opened o
 )
 INSERT INTO coordination.wake_ups (queue, project, kind, ref_id, sent_at)
-SELECT 'delivery', %(tenant)s::text, 'sink', o.id::text, clock_timestamp()
+SELECT CASE o.config ->> 'format' WHEN 'parquet' THEN 'conversion' ELSE 'delivery' END, %(tenant)s::text, 'sink',
+       o.id::text, clock_timestamp()
 FROM opened o
 RETURNING queue, kind, project, ref_id;
 
@@ -32,20 +33,26 @@ WITH counted AS (
     FROM evals.runs r
     WHERE k.tenant_id = %(tenant)s::text AND k.id = %(id)s::uuid AND k.state = 'queued'
       AND r.tenant_id = k.tenant_id AND r.id = k.run_id
-    RETURNING k.id, k.run_id, k.config, k.attempts, r.state, r.report, r.finished_at
+    RETURNING k.id, k.run_id, k.config, k.attempts, k.external_id, r.state, r.report, r.finished_at
 ), job AS (
     UPDATE scheduler.jobs j
     SET state = 'running', attempts = c.attempts, started_at = coalesce(j.started_at, clock_timestamp())
     FROM counted c
     WHERE j.tenant_id = %(tenant)s::text AND j.id = c.id AND j.state IN ('queued', 'running')
 )
-SELECT c.run_id, c.config, c.attempts, c.state, c.report, c.finished_at FROM counted c;
+SELECT c.run_id, c.config, c.attempts, c.external_id, c.state, c.report, c.finished_at FROM counted c;
 
 -- name: is_sink_queued
 -- Whether a sink, and so its run with all its results, is still there. No lock.
 SELECT EXISTS (
     SELECT 1 FROM evals.run_sinks WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'queued'
 ) AS is_queued;
+
+-- name: note_external_id
+-- Keep what the destination calls what was brought there. Lock: its row.
+UPDATE evals.run_sinks
+SET external_id = %(external_id)s::text
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'queued';
 
 -- name: note_sink_error
 -- Note why an attempt that another one follows has failed. error: for people. Lock: its row.

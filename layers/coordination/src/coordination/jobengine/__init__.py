@@ -1,0 +1,1 @@
+"""JobEngine: which tables hold completed mechanics, and when their rows go."""
