@@ -10,13 +10,8 @@ import msgspec
 import orjson
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
-_KINDS: dict[type, Any] = {
-    str: str,
-    bool: bool,
-    type(None): None,
-    int: Annotated[int, msgspec.Meta(ge=_INTEGER_MIN, le=_INTEGER_MAX)],
-    float: int | float,
-}
+_INTEGER: Any = Annotated[int, msgspec.Meta(ge=_INTEGER_MIN, le=_INTEGER_MAX)]
+_SCALARS: dict[type, Any] = {str: str, bool: bool, type(None): None}
 _EMPTY_LIST: Any = Annotated[list[Any], msgspec.Meta(max_length=0)]
 # A file without pattern has rows with ever new members.
 _MEMBERS_MAX = 128
@@ -33,7 +28,7 @@ class Shape:
     Attributes
     ----------
     kinds
-        Python types; float stands for every number that is no integer of 64 bits with sign.
+        Python types, float for every number with a fraction or exponent.
     items
         Shape of the items of lists.
     members
@@ -54,11 +49,14 @@ class Shape:
         Raises
         ------
         ShapelessError
-            Objects have too many different members.
+            Objects have too many different members, or an integer is beyond those that a reader can be told.
         """
         kind: type = type(value)
-        if kind is orjson.Fragment or (kind is int and not _INTEGER_MIN <= value <= _INTEGER_MAX):
+        if kind is orjson.Fragment:
             kind = float
+        elif kind is int:
+            if not _INTEGER_MIN <= value <= _INTEGER_MAX:
+                raise ShapelessError
         elif kind is list:
             self.items = self.items or Shape()
             for item in cast("list[Any]", value):
@@ -123,20 +121,20 @@ class TypeMaker:
         self._types += 1
         if self._types > _TYPES_MAX:
             raise ShapelessError
-        made: list[Any] = [None] if type(None) in shape.kinds else []
-        if float in shape.kinds:
+        kinds = shape.kinds
+        made: list[Any] = [told for kind, told in _SCALARS.items() if kind in kinds]
+        if float in kinds:
             # No hook is called for a number whose type is told, so its text is looked at later.
             if path is None:
                 raise ShapelessError
-            self.number_places.append(NumberPlace(path, is_required and shape.kinds <= {int, float}))
-            made.append(_KINDS[float])
-        elif int in shape.kinds:
-            made.append(_KINDS[int])
-        made += [kind for kind in (str, bool) if kind in shape.kinds]
+            self.number_places.append(NumberPlace(path, is_required and kinds <= {int, float}))
+            made.append(int | float)
+        elif int in kinds:
+            made.append(_INTEGER)
         if shape.items is not None:
             made.append(list[self.make(shape.items, None)] if shape.items.kinds else _EMPTY_LIST)
-        if dict in shape.kinds:
-            is_reachable = path is not None and is_required and shape.kinds == {dict}
+        if dict in kinds:
+            is_reachable = path is not None and is_required and kinds == {dict}
             made.append(self.make_object(shape, path if is_reachable else None))
         united = made[0]
         for kind in made[1:]:

@@ -4,22 +4,21 @@ Told the type of every value, the reader finds what is new in a row by itself an
 members beforehand. What is written here is what the general way would write; what is new goes that way.
 """
 
-import re
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import orjson
-from records.canonical_json import canonical_float, canonical_integer
+from records.canonical_json import INTEGER_MAX, INTEGER_MIN, NotCanonicalError, canonical_float
 from records.row_fields import RowPlan
 
 from dataset_conversion.json_text import is_written_alike
 from dataset_conversion.row_shapes import Member, NumberPlace, Shape, TypeMaker, define_object
 
 _ENCODER = msgspec.json.Encoder()
-# In a list of numbers: a fraction that is none, an exponent, so many digits that 64 bits may not hold them.
-_UNUSUAL = re.compile(rb"\.0[,\]]|e|(?<![.\d])\d{19}")
+# In a list of numbers: a fraction that is none, an exponent.
+_UNUSUAL = (b".0,", b".0]", b"e")
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -122,23 +121,17 @@ class _Numbers:
         Raises
         ------
         records.canonical_json.NotCanonicalError
-            A number has no canonical text.
+            A number needs the general way.
         """
         values: list[Any] = list(map(self._read, rows))
         numbers = values if self._is_always else [value for value in values if type(value) in {int, float}]
-        if not _UNUSUAL.search(_ENCODER.encode(numbers)):
+        if int in set(map(type, numbers)) and not (INTEGER_MIN <= min(numbers) and max(numbers) <= INTEGER_MAX):
+            raise NotCanonicalError("integer_range", "a number may be an integer beyond 64 bits")
+        text = _ENCODER.encode(numbers)
+        if not any(map(text.__contains__, _UNUSUAL)):
             return
         read_parent = self._read_parent
         for row, value in zip(rows, values, strict=True):
-            text = _write_unusual(value)
-            if text is not None:
-                setattr(row if read_parent is None else read_parent(row), self._attribute, msgspec.Raw(text))
-
-
-def _write_unusual(value: Any) -> bytes | None:
-    if type(value) is float and not is_written_alike(value):
-        return orjson.dumps(canonical_float(value))
-    if type(value) is int:
-        number = canonical_integer(value)
-        return orjson.dumps(number) if number is not value else None
-    return None
+            if type(value) is float and not is_written_alike(value):
+                raw = msgspec.Raw(orjson.dumps(canonical_float(value)))
+                setattr(row if read_parent is None else read_parent(row), self._attribute, raw)

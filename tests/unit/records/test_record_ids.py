@@ -61,3 +61,14 @@ def test_many_ids_are_taken_together_or_not_at_all() -> None:
     assert not ids.claim_all(["e", None], [3, 4])
     assert not ids.claim_all(["é", "f"], [3, 4])
     assert all(ids.claim(name, 5, "/id") is None for name in "cdef")
+
+
+def test_an_id_of_many_is_found_with_its_row() -> None:
+    ids = RecordIds()
+    assert ids.claim_all(["a", "b"], [1, 2])
+    assert ids.claim_all(["c", "d"], [3, 4])
+    assert not ids.claim_all(["e", "d"], [5, 6])
+    assert ids.claim("e", 5, "/id") is None
+    error = ids.claim("d", 6, "/id")
+    assert error is not None
+    assert "row 4" in error.message

@@ -15,7 +15,10 @@ class RecordIds:
     """The ids given so far, in file order."""
 
     def __init__(self) -> None:
+        self._taken: set[str] = set()
         self._row_of: dict[str, int] = {}
+        # Ids whose rows nobody has asked for yet: mostly nobody ever does.
+        self._unasked: list[tuple[Sequence[str], Sequence[int]]] = []
         self._repeats: dict[str, int] = {}
 
     def claim(self, record_id: str, row: int, pointer: str) -> RowError | None:
@@ -37,7 +40,11 @@ class RecordIds:
             normalization only).
         """
         key = record_id if record_id.isascii() else unicodedata.normalize("NFC", record_id)
-        first = self._row_of.setdefault(key, row)
+        if key not in self._taken:
+            self._taken.add(key)
+            self._row_of[key] = row
+            return None
+        first = self._find_row(key)
         if first == row:
             return None
         message = (
@@ -62,11 +69,26 @@ class RecordIds:
         """
         if None in record_ids:
             return False
-        taken = dict(zip(cast("Sequence[str]", record_ids), rows, strict=True))
-        if len(taken) < len(rows) or not "".join(taken).isascii() or not self._row_of.keys().isdisjoint(taken):
+        ids = cast("Sequence[str]", record_ids)
+        if not "".join(ids).isascii():
             return False
-        self._row_of.update(taken)
+        before = len(self._taken)
+        self._taken.update(ids)
+        if len(self._taken) - before < len(ids):
+            self._ask_for_all()
+            self._taken = set(self._row_of)
+            return False
+        self._unasked.append((ids, rows))
         return True
+
+    def _find_row(self, record_id: str) -> int:
+        self._ask_for_all()
+        return self._row_of[record_id]
+
+    def _ask_for_all(self) -> None:
+        for ids, rows in self._unasked:
+            self._row_of.update(zip(ids, rows, strict=True))
+        self._unasked.clear()
 
     def derive(self, content: bytes, row: int) -> str:
         """Make the id of a row without one: the same for the same content, ``-2``, ``-3`` … for its repeats.
@@ -81,10 +103,11 @@ class RecordIds:
         stem = DERIVED_PREFIX + hashlib.sha256(content).hexdigest()[:_DIGEST_CHARACTERS]
         repeat = self._repeats.get(stem, 0) + 1
         record_id = stem if repeat == 1 else f"{stem}-{repeat}"
-        while record_id in self._row_of:
+        while record_id in self._taken:
             repeat += 1
             record_id = f"{stem}-{repeat}"
         self._repeats[stem] = repeat
+        self._taken.add(record_id)
         self._row_of[record_id] = row
         return record_id
 
