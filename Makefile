@@ -59,11 +59,9 @@ build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (A
 
 .PHONY: test
 test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
-	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then .venv/bin/pytest; else echo "pgbouncer is not installed: the tests marked so are LEFT OUT (apt-get install pgbouncer)"; .venv/bin/pytest -m 'not pgbouncer'; fi
-
-.PHONY: peers
-peers: setup .local/mlflow/.ready .local/phoenix/.ready ## run the tests against real MLflow and Phoenix servers
-	@.venv/bin/pytest tests/peers
+	@left=; for program in pgbouncer chromium; do PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || { \
+		echo "$$program is not installed: the tests marked so are LEFT OUT (apt-get install $$program)"; left="$$left and not $$program"; }; done; \
+	.venv/bin/pytest -m "$${left# and }"
 
 .PHONY: check
 check: setup ## formatter, linter, types, import rules, SQL lint

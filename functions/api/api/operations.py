@@ -1,6 +1,7 @@
 """All operations this function serves."""
 
 import api.audit.operations
+import api.console.operations
 import api.datasets.operations
 import api.evaluators.operations
 import api.failures.operations
@@ -26,4 +27,4 @@ OPERATIONS = (
     *api.idempotency_claims.operations.OPERATIONS,
     *api.audit.operations.OPERATIONS,
 )
-PAGES = api.reference.operations.PAGES
+PAGES = (*api.reference.operations.PAGES, *api.console.operations.PAGES)

@@ -1,0 +1,1 @@
+"""The console: a web page over the API, for people."""
