@@ -1,4 +1,7 @@
-"""OTLP in JSON, as the OpenTelemetry Collector writes it: 64-bit integers as texts, ids in hex or base64."""
+"""OTLP in JSON: 64-bit integers as texts, ids in hex or base64.
+
+Names are in camel case, as the Collector writes them, or with underscores, as MLflow does.
+"""
 
 import base64
 import binascii
@@ -55,13 +58,24 @@ def merge(parts: dict[str, Trace], part: Trace) -> None:
 
 
 def _load(content: bytes) -> dict[str, Any]:
-    try:
-        document = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        document = _load_leniently(content)
+    document = read_json(content)
     if not isinstance(document, dict):
         raise OtlpError("a line is no JSON object")
     return cast("dict[str, Any]", document)
+
+
+def read_json(content: bytes) -> Any:
+    """Return a JSON value; half a surrogate pair and invalid UTF-8 in texts become U+FFFD.
+
+    Raises
+    ------
+    OtlpError
+        It is not JSON.
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return _load_leniently(content)
 
 
 def _load_leniently(content: bytes) -> Any:
@@ -82,20 +96,34 @@ def _read_document(document: dict[str, Any]) -> Iterator[Trace]:
             scopes = [*_items(resource_spans, "scopeSpans"), *_items(resource_spans, "instrumentationLibrarySpans")]
             for scope_spans in scopes:
                 for span in _items(scope_spans, "spans"):
-                    by_trace.setdefault(_read_id(span["traceId"], _TRACE_ID_BYTES), []).append(_read_span(span))
+                    trace_id = _read_id(_member(span, "traceId"), _TRACE_ID_BYTES)
+                    by_trace.setdefault(trace_id, []).append(read_span(span))
             for trace_id, spans in by_trace.items():
                 yield Trace(trace_id, spans, dict(resource))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise OtlpError(f"a span is not as OTLP has it ({type(error).__name__})") from error
 
 
+def _member(parent: dict[str, Any], name: str) -> Any:
+    """Return a member in either spelling, None when it is absent."""
+    value = parent.get(name)
+    return parent.get("".join(f"_{c.lower()}" if c.isupper() else c for c in name)) if value is None else value
+
+
 def _items(parent: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return parent.get(name) or parent.get("".join(f"_{c.lower()}" if c.isupper() else c for c in name)) or []
+    return _member(parent, name) or []
 
 
-def _read_span(span: dict[str, Any]) -> Span:
-    parent = span.get("parentSpanId") or span.get("parent_span_id") or ""
-    end = int(span.get("endTimeUnixNano") or 0)
+def read_span(span: dict[str, Any]) -> Span:
+    """Return a span.
+
+    Raises
+    ------
+    KeyError, TypeError, AttributeError, ValueError, OverflowError
+        It is not as OTLP has it.
+    """
+    parent = _member(span, "parentSpanId") or ""
+    end = int(_member(span, "endTimeUnixNano") or 0)
     status: Any = span.get("status") or {}
     attributes = read_attributes(_items(span, "attributes"))
     for event in _items(span, "events"):
@@ -104,10 +132,10 @@ def _read_span(span: dict[str, Any]) -> Span:
             attributes.setdefault(f"{event.get('name', 'event')}.{name}", value)
     parent_id = _read_id(parent, _SPAN_ID_BYTES) if parent else ""
     return Span(
-        span_id=_read_id(span["spanId"], _SPAN_ID_BYTES),
+        span_id=_read_id(_member(span, "spanId"), _SPAN_ID_BYTES),
         parent_id=None if not parent_id.strip("0") else parent_id,
         name=str(span.get("name") or ""),
-        start=floor_nanoseconds(int(span["startTimeUnixNano"])),
+        start=floor_nanoseconds(int(_member(span, "startTimeUnixNano"))),
         end=floor_nanoseconds(end) if end else None,
         attributes=attributes,
         is_error=status.get("code") in _STATUS_ERROR,

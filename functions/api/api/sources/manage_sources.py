@@ -6,10 +6,12 @@ from typing import Any
 from coordination.access import Principal
 from coordination.cron import Ticks, parse_cron
 from coordination.database import Transaction
-from coordination.errors import InvalidRequestError, NotFoundError, SourceExistsError
+from coordination.errors import Fault, InvalidRequestError, NotFoundError, SourceExistsError
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
 from coordination.http.validation import read_faults
+from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.queries import load_queries
+from coordination.settings import Settings
 from coordination.sources import SourceConfig, read_ticks, schedule_next_tick, schedule_wake_up, store_config
 from psycopg.types.json import Jsonb
 from pydantic import ValidationError
@@ -20,7 +22,23 @@ from api.sources.source_rows import make_config, make_schedule, to_fields, to_so
 _QUERIES = load_queries("sources")
 
 
-def create_source(transaction: Transaction, new: CreateSource, bucket: str, principal: Principal) -> Source:
+def check_endpoint(calls: HttpCalls, project: str, endpoint: str | None) -> None:
+    """Make sure that a store may be called; it is checked again at every call.
+
+    Raises
+    ------
+    InvalidRequestError
+        It may not, or its name does not resolve.
+    """
+    if endpoint is None:
+        return
+    try:
+        calls.resolve(project, endpoint)
+    except (OutgoingRefusedError, OutgoingFailedError) as error:
+        raise InvalidRequestError.at([Fault("/endpoint", str(error))]) from error
+
+
+def create_source(transaction: Transaction, new: CreateSource, settings: Settings, principal: Principal) -> Source:
     """Create a source in the caller's transaction; its ticks count from now on.
 
     Raises
@@ -30,7 +48,7 @@ def create_source(transaction: Transaction, new: CreateSource, bucket: str, prin
     SourceExistsError
         The id is taken, by a retired source too.
     """
-    config = make_config(new, bucket, transaction.tenant)
+    config = make_config(new, settings, transaction.tenant)
     params = _of(transaction, new.id, **make_schedule(new.schedule.cron), paused=new.paused, created_by=principal.id)
     inserted = transaction.fetch_one(_QUERIES["insert_schedule"], params)
     if inserted is None:
@@ -77,7 +95,7 @@ def list_sources(transaction: Transaction, query: PageQuery) -> Page[Source]:
     return make_page("sources", rows, query.limit, to_source, lambda row: [row["id"]])
 
 
-def update_source(transaction: Transaction, source_id: str, update: UpdateSource, bucket: str) -> Source:
+def update_source(transaction: Transaction, source_id: str, update: UpdateSource, settings: Settings) -> Source:
     """Change fields of a source in the caller's transaction.
 
     Another meaning of the cron, pausing and resuming let ticks count from now on: what was open is skipped, and no tick
@@ -96,7 +114,7 @@ def update_source(transaction: Transaction, source_id: str, update: UpdateSource
         fields = SourceFields.model_validate(to_fields(row) | update.model_dump(mode="json"))
     except ValidationError as error:
         raise InvalidRequestError.at(read_faults(error)) from error
-    config = make_config(fields, bucket, transaction.tenant)
+    config = make_config(fields, settings, transaction.tenant)
     sets = parse_cron(fields.schedule.cron)
     is_restarted = sets != read_ticks(row).sets or fields.paused != row["paused"]
     params = _of(transaction, source_id, **make_schedule(fields.schedule.cron), paused=fields.paused)

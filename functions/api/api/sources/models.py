@@ -9,7 +9,8 @@ from coordination.http.pages import PageQuery
 from coordination.models import Instant, QueryModel, RequestModel, ResponseModel
 from coordination.runs import EvaluatorConfig
 from coordination.sinks import MAX_SINKS, Sink
-from coordination.sources import ConnectorName, SourceWindow, WindowState
+from coordination.source_locations import ConnectorName
+from coordination.sources import SourceWindow, WindowState
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from records.gates import MAX_GATES, Gate
@@ -33,9 +34,30 @@ type RecordField = Literal["context", "input", "metadata", "output", "reference"
 type Location = Annotated[
     str,
     Field(
+        min_length=1,
         max_length=1000,
-        description="s3://<bundle bucket>/traces/<project>/…: OTLP JSON files, plain or gzip",
+        description="otlp_s3: s3://<bundle bucket>/traces/<project>/… or a bucket the deployment lists; mlflow: id of "
+        "an experiment; phoenix: name of a project; langfuse: id of a project",
         examples=["s3://evalward-data/traces/demo/support/"],
+    ),
+]
+type Endpoint = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=1000,
+        description="address of the MLflow, Phoenix or Langfuse server; public, or listed by the deployment",
+        examples=["https://mlflow.example.com"],
+    ),
+]
+type SecretName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=400,
+        description="name of a secret below evalward/<project>/ with JSON token, or username and password, or "
+        "public_key and secret_key; never the credentials themselves",
+        examples=["evalward/demo/mlflow"],
     ),
 ]
 
@@ -75,7 +97,9 @@ class SourceFields(RequestModel):
     """What a source pulls and how it is evaluated."""
 
     connector: ConnectorName
+    endpoint: Annotated[Endpoint | None, Field(description="of mlflow, phoenix and langfuse")] = None
     location: Location
+    credentials: Annotated[SecretName | None, Field(description="what opens the store; langfuse needs it")] = None
     schedule: Schedule
     window: WindowLength
     starting_deadline_seconds: Annotated[
@@ -156,6 +180,8 @@ class UpdateSource(RequestModel):
     """Fields to change, each as a whole; those left out stay. Another cron lets ticks count from now on."""
 
     location: Location | None = None
+    endpoint: Endpoint | None = None
+    credentials: SecretName | None = None
     schedule: Schedule | None = None
     window: WindowLength | None = None
     starting_deadline_seconds: Annotated[int | None, Field(ge=120, le=86_400)] = None
@@ -190,7 +216,9 @@ class Source(ResponseModel):
     id: str
     project: str
     connector: str
+    endpoint: str | None
     location: str
+    credentials: Annotated[str | None, Field(description="the secret's name")]
     schedule: Schedule
     window: WindowLength
     starting_deadline_seconds: int

@@ -5,9 +5,11 @@ from coordination.cron import Ticks, parse_cron
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page, PageQuery
+from coordination.remote_places import check_sink_hosts
 from coordination.sources import LedgerEntry, SourceConfig, read_ticks
 
 from api.sources.manage_sources import (
+    check_endpoint,
     create_source,
     find_source_row,
     get_source,
@@ -32,12 +34,20 @@ from api.sources.source_rows import make_config
 from api.sources.windows import list_windows, run_window, skip_window
 
 
-def _bucket(call: Call) -> str:
-    return call.environment.settings.storage.bucket
+def _check_new(call: Call) -> None:
+    new, calls = call.body_as(CreateSource), call.environment.http_calls
+    check_endpoint(calls, call.project, new.endpoint)
+    check_sink_hosts(calls, call.project, new.sinks, "/sinks")
+
+
+def _check_changes(call: Call) -> None:
+    changes, calls = call.body_as(UpdateSource), call.environment.http_calls
+    check_endpoint(calls, call.project, changes.endpoint)
+    check_sink_hosts(calls, call.project, changes.sinks or [], "/sinks")
 
 
 def _create(call: Call, transaction: Transaction) -> Answer:
-    source = create_source(transaction, call.body_as(CreateSource), _bucket(call), call.principal)
+    source = create_source(transaction, call.body_as(CreateSource), call.environment.settings, call.principal)
     return Answer(201, source, {"location": f"/v1/projects/{call.project}/sources/{source.id}"})
 
 
@@ -50,7 +60,8 @@ def _get(call: Call, transaction: Transaction) -> Answer:
 
 
 def _update(call: Call, transaction: Transaction) -> Answer:
-    return Answer(200, update_source(transaction, call.path["source"], call.body_as(UpdateSource), _bucket(call)))
+    update, settings = call.body_as(UpdateSource), call.environment.settings
+    return Answer(200, update_source(transaction, call.path["source"], update, settings))
 
 
 def _retire(call: Call, transaction: Transaction) -> Answer:
@@ -74,7 +85,7 @@ def _preview(call: Call, transaction: Transaction) -> Answer:
 
 def _preview_new(call: Call, _transaction: Transaction) -> Answer:
     new = call.body_as(CreateSource)
-    config = make_config(new, _bucket(call), call.project)
+    config = make_config(new, call.environment.settings, call.project)
     after = call.query_as(AfterQuery).after or read_clock()
     return Answer(200, preview_ticks(Ticks(parse_cron(new.schedule.cron)), config.window, after))
 
@@ -110,6 +121,7 @@ OPERATIONS = (
         responses={201: Source},
         error_statuses=frozenset({409}),
         idempotency=LocalWrite(),
+        prepare=_check_new,
         handle=_create,
     ),
     Operation(
@@ -132,6 +144,7 @@ OPERATIONS = (
         body=CreateSource,
         responses={200: Preview},
         idempotency=LocalWrite(),
+        prepare=_check_new,
         handle=_preview_new,
     ),
     Operation(
@@ -152,6 +165,7 @@ OPERATIONS = (
         body=UpdateSource,
         responses={200: Source},
         idempotency=LocalWrite(),
+        prepare=_check_changes,
         handle=_update,
     ),
     Operation(

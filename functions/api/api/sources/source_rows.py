@@ -5,9 +5,10 @@ from typing import Any
 from coordination.cron import GRAMMAR_VERSION, parse_cron
 from coordination.errors import Fault, InvalidRequestError
 from coordination.evaluator_requests import check_evaluators
+from coordination.remote_places import find_sink_faults
 from coordination.runs import RunConfig
-from coordination.sinks import S3Sink, find_prefix_fault
-from coordination.source_locations import LocationRefusedError, read_traces_prefix
+from coordination.settings import Settings
+from coordination.source_locations import LocationRefusedError, find_place_faults, read_files_location
 from coordination.sources import SourceConfig, read_ticks
 from coordination.targets import RecordedTarget
 from psycopg.types.json import Jsonb
@@ -18,26 +19,25 @@ from api.sources.models import Schedule, Source, SourceFields, WindowLength
 _CONCURRENCY = 8
 
 
-def make_config(fields: SourceFields, bucket: str, project: str) -> SourceConfig:
+def make_config(fields: SourceFields, settings: Settings, project: str) -> SourceConfig:
     """Check all that can be known of a source before it is stored.
 
     Raises
     ------
     InvalidRequestError
-        The location is none that the project may read, or an evaluator, a parameter, a gate or a sink is not right.
+        The place is none that the project may read, or an evaluator, a parameter, a gate or a sink is not right.
     """
     evaluators, faults = check_evaluators(fields.evaluators, "/evaluators")
     ids = [evaluator.id for evaluator in evaluators]
     unknown = find_unknown_metrics(fields.gates, ids, at="/gates")
     faults += [Fault(problem.pointer, problem.message) for problem in unknown]
-    for place, sink in enumerate(fields.sinks):
-        fault = find_prefix_fault(sink.prefix, project) if isinstance(sink, S3Sink) else None
-        if fault is not None:
-            faults.append(Fault(f"/sinks/{place}/prefix", fault))
-    try:
-        read_traces_prefix(fields.location, bucket, project)
-    except LocationRefusedError as error:
-        faults.append(Fault("/location", str(error)))
+    faults += find_sink_faults(fields.sinks, project, "/sinks")
+    faults += find_place_faults(fields.connector, fields.endpoint, fields.credentials, fields.location, project)
+    if fields.connector == "otlp_s3":
+        try:
+            read_files_location(fields.location, settings.storage.bucket, project, settings.sources.allowed_buckets)
+        except LocationRefusedError as error:
+            faults.append(Fault("/location", str(error)))
     if faults:
         raise InvalidRequestError.at(faults)
     run = RunConfig(
@@ -51,6 +51,8 @@ def make_config(fields: SourceFields, bucket: str, project: str) -> SourceConfig
     return SourceConfig(
         connector=fields.connector,
         location=fields.location,
+        endpoint=fields.endpoint,
+        credentials=fields.credentials,
         window_seconds=fields.window.seconds,
         settle_seconds=fields.window.settle_seconds,
         starting_deadline_seconds=fields.starting_deadline_seconds,
@@ -76,6 +78,8 @@ def to_fields(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "connector": config.connector,
         "location": config.location,
+        "endpoint": config.endpoint,
+        "credentials": config.credentials,
         "schedule": {"cron": row["cron"]},
         "window": {"seconds": config.window_seconds, "settle_seconds": config.settle_seconds},
         "starting_deadline_seconds": config.starting_deadline_seconds,
@@ -99,6 +103,8 @@ def to_source(row: dict[str, Any]) -> Source:
         project=row["tenant_id"],
         connector=config.connector,
         location=config.location,
+        endpoint=config.endpoint,
+        credentials=config.credentials,
         # As it was stored: a grammar that has become stricter does not hide a source that runs.
         schedule=Schedule.model_construct(cron=row["cron"]),
         window=WindowLength(seconds=config.window_seconds, settle_seconds=config.settle_seconds),

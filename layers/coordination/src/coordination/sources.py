@@ -17,6 +17,7 @@ from coordination.models import Instant, ResponseModel
 from coordination.queries import load_queries
 from coordination.runs import RunConfig
 from coordination.sinks import Sink
+from coordination.source_locations import ConnectorName
 from coordination.wake_ups import WakeUp
 
 _QUERIES = load_queries("sources")
@@ -25,7 +26,6 @@ _WAKE_UPS = load_queries("wake_ups")
 # Names of runs that sources make; never to be changed, or a retry would make a second run.
 _RUN_IDS = UUID("5d6c1d7e-95a5-4f0e-8a0b-0e3f6f3a9c11")
 
-type ConnectorName = Literal["otlp_s3"]
 type WindowState = Literal["requested", "working", "done", "empty", "missed_deadline", "missed_overlap", "skipped"]
 
 
@@ -36,6 +36,8 @@ class SourceConfig(BaseModel):
     ----------
     connector, location
         The trace store and the place in it.
+    endpoint, credentials
+        Address of the store, and the name of the secret that opens it.
     window_seconds, settle_seconds, starting_deadline_seconds
         Length of a window; how long after a tick its window is read; how long after a tick it may be begun.
     max_traces, max_snapshot_bytes
@@ -52,6 +54,8 @@ class SourceConfig(BaseModel):
 
     connector: ConnectorName
     location: str
+    endpoint: str | None = None
+    credentials: str | None = None
     window_seconds: int
     settle_seconds: int
     starting_deadline_seconds: int

@@ -26,6 +26,14 @@ class OutgoingFailedError(Exception):
     """The call was tried and brought no usable answer; the message is for people and holds no payload."""
 
 
+class AnswerTooLargeError(OutgoingFailedError):
+    """The answer has more bytes than were asked for: it would have the next time as well."""
+
+
+class AnswerTooLargeError(OutgoingFailedError):
+    """The answer has more bytes than the caller wants; another call would bring the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
     """What a server answered.
@@ -287,5 +295,5 @@ def _read(response: Any, max_bytes: int) -> bytes:
     for chunk in response.stream(_CHUNK_BYTES):
         content += chunk
         if len(content) > max_bytes:
-            raise OutgoingFailedError(f"the answer has more than {max_bytes} bytes")
+            raise AnswerTooLargeError(f"the answer has more than {max_bytes} bytes")
     return bytes(content)
