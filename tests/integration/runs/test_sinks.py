@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import delivery.export_objects
+import coordination.exported_results
+import coordination.sink_attempts
 import delivery.export_run
 import delivery.handler
 import orjson
@@ -94,7 +95,7 @@ def leftovers(world: World) -> list[Any]:
 
 
 def test_results_and_report_are_objects_below_the_prefix(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery.export_objects, "_PAGE_ROWS", 2)
+    monkeypatch.setattr(coordination.exported_results, "_PAGE_ROWS", 2)
     run = finish(world, S3)
     assert sinks_of(world, run) == [("queued", 0, None)]
     assert jobs(world) == ["queued"]
@@ -117,10 +118,11 @@ def test_results_and_report_are_objects_below_the_prefix(world: World, monkeypat
 def test_run_shows_its_sinks_in_their_order(world: World) -> None:
     world.publish_answers(ANSWERS)
     run = world.create(sinks=[{"kind": "eventbridge"}, S3])
-    waiting = {"state": "waiting", "attempts": 0, "error": None, "completed_at": None}
+    waiting = {"state": "waiting", "attempts": 0, "error": None, "external_id": None, "completed_at": None}
+    nowhere = {"prefix": None, "format": None, "endpoint": None, "experiment": None}
     expected = [
-        {"kind": "eventbridge", "prefix": None, "format": None} | waiting,
-        {"kind": "s3", "prefix": "exports/demo/nightly/", "format": "jsonl"} | waiting,
+        nowhere | {"kind": "eventbridge"} | waiting,
+        nowhere | {"kind": "s3", "prefix": "exports/demo/nightly/", "format": "jsonl"} | waiting,
     ]
     assert world.read(run)["sinks"] == expected
     assert world.service.get("/v1/projects/demo/runs").json["items"][0]["sinks"] == expected
@@ -138,10 +140,13 @@ def test_run_shows_its_sinks_in_their_order(world: World) -> None:
         ({"kind": "s3", "prefix": "/exports/demo/"}, "/sinks/0/prefix"),
         ({"kind": "s3", "prefix": "exports/demo/ä"}, "/sinks/0/prefix"),
         ({"kind": "s3", "prefix": "s3://other/exports/demo/"}, "/sinks/0/prefix"),
-        ({"kind": "s3", "prefix": "exports/demo/", "format": "parquet"}, "/sinks/0/format"),
+        ({"kind": "s3", "prefix": "exports/demo/", "format": "csv"}, "/sinks/0/format"),
         ({"kind": "s3"}, "/sinks/0/prefix"),
         ({"kind": "eventbridge", "bus": "mine"}, "/sinks/0/bus"),
-        ({"kind": "mlflow"}, "/sinks/0"),
+        ({"kind": "elsewhere"}, "/sinks/0"),
+        ({"kind": "mlflow", "endpoint": "https://example.com"}, "/sinks/0/experiment"),
+        ({"kind": "mlflow", "endpoint": "https://127.0.0.1:9", "experiment": "e"}, "/sinks/0/endpoint"),
+        ({"kind": "mlflow", "endpoint": "ftp://example.com", "experiment": "e"}, "/sinks/0/endpoint"),
     ],
 )
 def test_sink_that_cannot_be_is_refused_at_its_pointer(world: World, sink: dict[str, Any], pointer: str) -> None:
@@ -156,7 +161,7 @@ def test_attempt_that_died_halfway_is_repeated_and_changes_no_byte(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = finish(world, S3)
-    put_once = delivery.export_objects._put_once
+    put_once = delivery.export_run.put_once
 
     def put_and_die(*arguments: Any) -> None:
         put_once(*arguments)
@@ -165,8 +170,8 @@ def test_attempt_that_died_halfway_is_repeated_and_changes_no_byte(
     def keep(*_arguments: object) -> None: ...
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery.export_objects, "_put_once", put_and_die)
-        patch.setattr(delivery.export_run, "drop_lease", keep)
+        patch.setattr(delivery.export_run, "put_once", put_and_die)
+        patch.setattr(coordination.sink_attempts, "drop_lease", keep)
         with pytest.raises(DiedError):
             export(world)
     before = read_objects()
@@ -296,13 +301,13 @@ def test_deleted_run_takes_its_sinks_along_and_leaves_what_was_exported(world: W
 
 def test_run_deleted_while_it_is_read_is_not_exported_in_part(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finish(world, S3)
-    write_results = delivery.export_objects._write_results
+    write_results = delivery.export_run._write_results
 
     def delete_and_write(*arguments: Any) -> None:
         assert world.service.call("DELETE", f"/v1/projects/demo/runs/{run}").status == 204
         write_results(*arguments)
 
-    monkeypatch.setattr(delivery.export_objects, "_write_results", delete_and_write)
+    monkeypatch.setattr(delivery.export_run, "_write_results", delete_and_write)
     export(world)
     assert read_objects() == {}
     assert leftovers(world) == []

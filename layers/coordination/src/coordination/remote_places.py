@@ -10,9 +10,11 @@ from typing import Any
 
 from records.evaluators import catalogue
 
-from coordination.errors import Fault
+from coordination.errors import Fault, InvalidRequestError
+from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.runs import EvaluatorConfig
 from coordination.settings import OutgoingSettings
+from coordination.sinks import AnySink, MlflowSink, S3Sink, find_prefix_fault
 from coordination.targets import BedrockTarget, HttpTarget, LambdaTarget, RecordedTarget
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@-]{1,300}")
@@ -81,6 +83,41 @@ def find_evaluator_faults(
             Fault(f"{at}/{position}/params/{name}", message) for name, message in found.items() if message is not None
         ]
     return faults
+
+
+def find_sink_faults(sinks: Sequence[AnySink], project: str, at: str) -> list[Fault]:
+    """Find the places that sinks name and may not; `at` is the JSON Pointer of their list. Hosts are not looked at."""
+    faults: list[Fault] = []
+    for position, sink in enumerate(sinks):
+        match sink:
+            case S3Sink(prefix=prefix):
+                name, message = "prefix", find_prefix_fault(prefix, project)
+            case MlflowSink(secret=str(secret)):
+                name, message = "secret", find_secret_fault(secret, project)
+            case _:
+                continue
+        if message is not None:
+            faults.append(Fault(f"{at}/{position}/{name}", message))
+    return faults
+
+
+def check_sink_hosts(calls: HttpCalls, project: str, sinks: Sequence[AnySink], at: str) -> None:
+    """Make sure that the servers of sinks may be called; it is looked at again whenever one is. Resolves names.
+
+    Raises
+    ------
+    InvalidRequestError
+        One may not, or its name does not resolve.
+    """
+    faults: list[Fault] = []
+    for position, sink in enumerate(sinks):
+        if isinstance(sink, MlflowSink):
+            try:
+                calls.resolve(project, sink.endpoint)
+            except (OutgoingRefusedError, OutgoingFailedError) as error:
+                faults.append(Fault(f"{at}/{position}/endpoint", str(error)))
+    if faults:
+        raise InvalidRequestError.at(faults)
 
 
 def _listed(allowed: Mapping[str, Sequence[str]], project: str) -> set[str]:

@@ -11,6 +11,7 @@ from pydantic import Field
 from coordination.database import Transaction
 from coordination.models import Instant, RequestModel, ResponseModel
 from coordination.queries import load_queries
+from coordination.targets import SecretId
 
 _QUERIES = load_queries("sinks")
 
@@ -21,7 +22,7 @@ _SAFE_KEY = re.compile(r"[A-Za-z0-9!_.*'()=/-]+")
 
 
 class S3Sink(RequestModel):
-    """Results and report as objects in the bundle's bucket."""
+    """Results and report as objects in the bundle's bucket, never over others."""
 
     kind: Literal["s3"]
     prefix: Annotated[
@@ -29,11 +30,11 @@ class S3Sink(RequestModel):
         Field(
             min_length=1,
             max_length=500,
-            description="exports/<project>/…; the objects are <prefix>/<run>/results.jsonl and report.json below it",
+            description="exports/<project>/…; below it <run>/results.jsonl (or .parquet) and report.json are written",
             examples=["exports/demo/nightly/"],
         ),
     ]
-    format: Annotated[Literal["jsonl"], Field(description="of the results")] = "jsonl"
+    format: Annotated[Literal["jsonl", "parquet"], Field(description="of the results")] = "jsonl"
 
 
 class EventBridgeSink(RequestModel):
@@ -42,7 +43,27 @@ class EventBridgeSink(RequestModel):
     kind: Literal["eventbridge"]
 
 
-type Sink = Annotated[S3Sink | EventBridgeSink, Field(discriminator="kind")]
+class MlflowSink(RequestModel):
+    """A run in MLflow: metrics, parameters, tags, and the report as an artifact."""
+
+    kind: Literal["mlflow"]
+    endpoint: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=500,
+            description="root of the tracking server; https, unless the deployment lists its host for the project",
+            examples=["https://mlflow.example.com"],
+        ),
+    ]
+    experiment: Annotated[
+        str, Field(min_length=1, max_length=250, description="by name; made when it is not there", examples=["nightly"])
+    ]
+    secret: SecretId | None = None
+
+
+type AnySink = S3Sink | EventBridgeSink | MlflowSink
+type Sink = Annotated[S3Sink | EventBridgeSink | MlflowSink, Field(discriminator="kind")]
 
 
 class RunSink(ResponseModel):
@@ -51,9 +72,12 @@ class RunSink(ResponseModel):
     kind: str
     prefix: Annotated[str | None, Field(description="of an s3 sink")]
     format: Annotated[str | None, Field(description="of an s3 sink")]
+    endpoint: Annotated[str | None, Field(description="of an mlflow sink")]
+    experiment: Annotated[str | None, Field(description="of an mlflow sink")]
     state: Annotated[str, Field(description="waiting (for the report), queued, succeeded or failed")]
     attempts: int
     error: Annotated[str | None, Field(description="why the last attempt failed")]
+    external_id: Annotated[str | None, Field(description="what the destination calls it: the id of a run in MLflow")]
     completed_at: Instant | None
 
 
@@ -73,11 +97,13 @@ def name_destination(config: Mapping[str, Any]) -> str:
     match config:
         case {"kind": "s3", "prefix": str(prefix)}:
             return f"s3:{prefix.removesuffix('/')}/"
+        case {"kind": "mlflow", "endpoint": str(endpoint), "experiment": str(experiment)}:
+            return f"mlflow:{endpoint.removesuffix('/')} {experiment}"
         case _:
             return str(config["kind"])
 
 
-def insert_sinks(transaction: Transaction, run_id: UUID, sinks: Sequence[S3Sink | EventBridgeSink]) -> list[RunSink]:
+def insert_sinks(transaction: Transaction, run_id: UUID, sinks: Sequence[AnySink]) -> list[RunSink]:
     """Write the sinks of a new run in the transaction that makes it. No round trip, no lock."""
     configs = [sink.model_dump(mode="json") for sink in sinks]
     if configs:
@@ -85,10 +111,8 @@ def insert_sinks(transaction: Transaction, run_id: UUID, sinks: Sequence[S3Sink 
             _QUERIES["insert_run_sinks"],
             {"tenant": transaction.tenant, "run_id": run_id, "configs": [Jsonb(config) for config in configs]},
         )
-    return [
-        to_run_sink({"config": config, "state": "waiting", "attempts": 0, "error": None, "completed_at": None})
-        for config in configs
-    ]
+    new = {"state": "waiting", "attempts": 0, "error": None, "external_id": None, "completed_at": None}
+    return [to_run_sink({"config": config, **new}) for config in configs]
 
 
 def open_sinks(transaction: Transaction, run_id: UUID) -> None:
@@ -103,8 +127,11 @@ def to_run_sink(row: dict[str, Any]) -> RunSink:
         kind=config["kind"],
         prefix=config.get("prefix"),
         format=config.get("format"),
+        endpoint=config.get("endpoint"),
+        experiment=config.get("experiment"),
         state=row["state"],
         attempts=row["attempts"],
         error=row["error"],
+        external_id=row["external_id"],
         completed_at=row["completed_at"],
     )

@@ -1,0 +1,119 @@
+"""What the sinks that write objects do alike: read a run's results in pages, and write an object never over another."""
+
+import hashlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import orjson
+
+from coordination.clock import Deadline
+from coordination.ports.objects import ObjectNotFoundError, Objects
+from coordination.queries import load_queries
+from coordination.sink_attempts import SinkFailedError, SinkOrder, SinkRefusedError
+from coordination.sinks import find_prefix_fault
+
+_RUNS = load_queries("runs")
+_PAGE_ROWS = 5_000
+_CHUNK_BYTES = 1024 * 1024
+
+
+def export_folder(order: SinkOrder) -> str:
+    """Return the folder of a run below the prefix of its sink, without a slash at the end.
+
+    Raises
+    ------
+    SinkRefusedError
+        The project may not write there.
+    """
+    prefix: str = order.config["prefix"]
+    fault = find_prefix_fault(prefix, order.project)
+    if fault is not None:
+        raise SinkRefusedError(f"the prefix {fault}")
+    return f"{prefix.removesuffix('/')}/{order.run_id}"
+
+
+def read_results(order: SinkOrder, deadline: Deadline, spare_seconds: float) -> Iterator[list[dict[str, Any]]]:
+    """Yield the results of a run in the order of its records, in pages of a transaction each.
+
+    They do not change once a run has its report; that they are all still there is to be looked at afterwards
+    (`SinkOrder.require_run`).
+
+    Parameters
+    ----------
+    order
+        The sink at work.
+    deadline, spare_seconds
+        When the invocation ends, and what is needed after the last page.
+
+    Raises
+    ------
+    SinkFailedError
+        The invocation ends before the results are read.
+    """
+    last: dict[str, Any] = {"record_no": None, "trial": None, "evaluator": None}
+    while True:
+        if deadline.remaining_seconds() < spare_seconds:
+            raise SinkFailedError("the run has more results than one invocation can export")
+        with order.environment.database.transaction(order.project) as transaction:
+            rows = transaction.fetch_all(
+                _RUNS["list_results"],
+                {
+                    "tenant": order.project,
+                    "run_id": order.run_id,
+                    "evaluator": None,
+                    "status": None,
+                    "after_record_no": last["record_no"],
+                    "after_trial": last["trial"],
+                    "after_evaluator": last["evaluator"],
+                    "limit": _PAGE_ROWS,
+                },
+            )
+        if rows:
+            yield [{name: value for name, value in row.items() if name != "record_no"} for row in rows]
+        if len(rows) < _PAGE_ROWS:
+            return
+        last = rows[-1]
+
+
+def put_report(order: SinkOrder, folder: str) -> None:
+    """Write `report.json`, after the results: who sees it finds them.
+
+    Raises
+    ------
+    SinkRefusedError
+        Another object is there.
+    """
+    put_once(order.environment.objects, f"{folder}/report.json", BytesIO(encode_report(order)), "application/json")
+
+
+def encode_report(order: SinkOrder) -> bytes:
+    """Return the report as it is exported: the same bytes every time."""
+    return orjson.dumps(order.report)
+
+
+def put_once(objects: Objects, key: str, body: BinaryIO, content_type: str) -> None:
+    """Write an object unless these very bytes are there already.
+
+    Raises
+    ------
+    SinkRefusedError
+        Other bytes are.
+    """
+    body.seek(0)
+    if objects.put(key, body, content_type):
+        return
+    try:
+        there = _digest(objects.open(key).body)
+    except ObjectNotFoundError:
+        there = None
+    body.seek(0)
+    if there != _digest(body):
+        raise SinkRefusedError(f"there is another object at {key}; it was left as it is")
+
+
+def _digest(body: BinaryIO) -> bytes:
+    digest = hashlib.sha256()
+    while chunk := body.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.digest()
