@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import orjson
 from coordination.clock import Deadline
 from coordination.errors import InvalidRequestError, ProblemError, TooLittleTimeError
@@ -14,6 +15,7 @@ from coordination.http.problem import problem_document
 from coordination.idempotency.remote_write import EffectBoundary
 from coordination.lambda_response import escaped_bytes
 from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
+from coordination.ports.remote_calls import CallFailedError
 from records.evaluators.contract import Score, Scorer, failed_to_score
 from records.record import Record
 from records.report import MetricAggregate, describe_metric
@@ -21,7 +23,7 @@ from records.statistics import Moments
 
 from run_evaluation.evaluation_frames import FrameReader, HttpTarget
 from run_evaluation.shard_scores import build_scorers
-from run_evaluation.targets import Target, TargetFailedError, http_target
+from run_evaluation.targets import Question, Target, http_target
 
 CONCURRENT_CALLS = 8
 # As Lambda carries it, escaped: an answer is never too large to be sent.
@@ -131,9 +133,10 @@ def _call(target: Target, deadline: Deadline, record: Record) -> tuple[Record, s
     if left <= 0:
         return record, "the time was over before the target was called"
     try:
-        return target(record, left), None
-    except TargetFailedError as error:
+        produced = target(Question(record), left)
+    except CallFailedError as error:
         return record, str(error)
+    return msgspec.structs.replace(record, output=produced.output, usage=dict(produced.usage) or None), None
 
 
 class _Summary:

@@ -1,6 +1,7 @@
 """Evaluate one shard under its lease and write its results in one transaction."""
 
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from coordination.clock import Deadline
 from coordination.database import Database, Transaction
 from coordination.environment import Environment
 from coordination.leases import Lease, drop_lease, release_lease, renew_lease, require_lease, take_lease
+from coordination.ports.http_calls import OutgoingFailedError
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
 from coordination.run_endings import end_open_run
@@ -16,9 +18,11 @@ from coordination.runs import RunConfig, RunFailure
 from coordination.wake_ups import WakeUp
 from records.record import read_records
 
+from run_evaluation.evaluate_in_batches import evaluate_in_batches
 from run_evaluation.finish_run import finish_run
 from run_evaluation.shard_progress import RunEndedError, add_to_run, write_results
 from run_evaluation.shard_scores import ShardScores, build_scorers, score_records
+from run_evaluation.targets import PlaceUnusableError
 
 logger = Logger(child=True)
 
@@ -27,6 +31,8 @@ _WAKE_UPS = load_queries("wake_ups")
 _LEASE_SECONDS = 60
 _RENEW_SECONDS = 20.0
 _BATCH_RECORDS = 50
+_MAX_LOOKUPS = 3
+_LOOKUP_PAUSE_SECONDS = 15
 # What writing a shard's results and answering Lambda may take.
 _SPARE_SECONDS = 15.0
 
@@ -38,8 +44,9 @@ class ShardTimeoutError(Exception):
 def evaluate_shard(environment: Environment, project: str, shard_id: str, deadline: Deadline) -> None:
     """Score the records of a shard and write the results with its completion.
 
-    State decides, not the message: a shard that is done, cancelled or in other hands is passed over. Between batches
-    the lease is renewed; when it is lost nothing is written. Who completes the last shard finishes the run.
+    A shard whose run makes calls is written batch by batch instead (`run_evaluation.evaluate_in_batches`). State
+    decides, not the message: a shard that is done, cancelled or in other hands is passed over. Between batches the
+    lease is renewed; when it is lost nothing is written. Who completes the last shard finishes the run.
 
     Raises
     ------
@@ -90,6 +97,8 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
             end_open_run(transaction, shard["run_id"], "error", failure)
         return None
     config = RunConfig.model_validate(shard["config"])
+    if config.makes_calls:
+        return _evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, content)
     scores = _score(database, lease, deadline, config, content, shard["first_record"])
     with database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
@@ -103,6 +112,38 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
         release_lease(transaction, lease)
         progress = add_to_run(transaction, shard["run_id"], config, scores, records=shard["records"], shards=1)
         return progress.finished_run
+
+
+def _evaluate_in_batches(
+    environment: Environment,
+    wake_up: WakeUp,
+    lease: Lease,
+    deadline: Deadline,
+    shard: dict[str, Any],
+    config: RunConfig,
+    content: bytes,
+) -> UUID | None:
+    """Evaluate a shard that makes calls; a run whose places cannot be called at all ends in error."""
+    try:
+        return evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, content)
+    except PlaceUnusableError as error:
+        detail = f"Nobody can be called: {error}."
+    except OutgoingFailedError as error:
+        if shard["attempts"] < _MAX_LOOKUPS:
+            # Names fail to resolve for moments; the next attempt has a moment's distance.
+            with environment.database.transaction(wake_up.project) as transaction:
+                require_lease(transaction, lease)
+                params = {"tenant": wake_up.project, "shard_id": UUID(wake_up.ref_id), "has_progress": False}
+                transaction.submit(_QUERIES["requeue_shard"], params)
+                transaction.wake(replace(wake_up, delay_seconds=_LOOKUP_PAUSE_SECONDS, is_punctual=True))
+                release_lease(transaction, lease)
+            return None
+        detail = f"Nobody can be called: {error}."
+    with environment.database.transaction(wake_up.project) as transaction:
+        require_lease(transaction, lease)
+        end_open_run(transaction, shard["run_id"], "error", RunFailure(code="place_unusable", detail=detail))
+        release_lease(transaction, lease)
+    return None
 
 
 def _drop_shard(database: Database, wake_up: WakeUp) -> None:

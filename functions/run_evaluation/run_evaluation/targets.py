@@ -1,29 +1,150 @@
 """Targets: what makes the output of a record."""
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
-import msgspec
 import orjson
-from coordination.ports.http_calls import HttpCalls, OutgoingFailedError
+from coordination.environment import Environment
+from coordination.ports.functions import Functions
+from coordination.ports.http_calls import AnswerTooLargeError, HttpCalls, OutgoingFailedError, OutgoingRefusedError
+from coordination.ports.language_models import LanguageModels
+from coordination.ports.remote_calls import CallFailedError
+from coordination.remote_places import find_secret_fault, find_target_faults
+from coordination.targets import BedrockTarget, HttpTarget, LambdaTarget, RecordedTarget
+from records.evaluators.json_values import find_flaw
+from records.evaluators.texts import read_text
 from records.record import Record
 
-_MAX_ANSWER_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
+"""Of one answer of a target."""
+
+_MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MAX_TOKENS = 2**53
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8000}[\x21-\x7e])?")
+_OWN_HEADERS = frozenset(
+    {"accept", "connection", "content-length", "content-type", "host", "idempotency-key", "transfer-encoding"}
+)
 
 
-class TargetFailedError(Exception):
-    """The target brought no output for a record; the message is for people and quotes nothing of it."""
+class PlaceUnusableError(Exception):
+    """A target or a judge cannot be used as the run names it: nobody is called. The message is for people."""
 
 
-type Target = Callable[[Record, float], Record]
-"""Makes a record's output within a number of seconds."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a target is asked.
+
+    Attributes
+    ----------
+    record
+        Its input, context and metadata are sent; its reference never is.
+    trial
+        1, 2 …; None where there are no trials.
+    call_key
+        The same whenever the same is asked again, so that the other side can tell; None for none.
+    """
+
+    record: Record
+    trial: int | None = None
+    call_key: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the question as JSON."""
+        question: dict[str, Any] = {"record": self.record.id, "input": self.record.input}
+        more = {"trial": self.trial, "context": self.record.context, "metadata": self.record.metadata}
+        return orjson.dumps(question | {name: value for name, value in more.items() if value is not None})
 
 
-def http_target(calls: HttpCalls, project: str, url: str, timeout_seconds: float) -> Target:
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What a target answered.
+
+    Attributes
+    ----------
+    output
+        Any JSON value that can be kept.
+    usage
+        Those of input_tokens, output_tokens, cost_usd (US dollars) and latency_ms that it told of.
+    """
+
+    output: Any
+    usage: Mapping[str, int | float]
+
+
+type Target = Callable[[Question, float], Produced]
+"""Makes an output within a number of seconds; raises CallFailedError."""
+
+
+def open_target(
+    environment: Environment, project: str, target: RecordedTarget | HttpTarget | LambdaTarget | BedrockTarget
+) -> Target | None:
+    """Make what a run's target is called with; None when the records carry their outputs.
+
+    Raises
+    ------
+    PlaceUnusableError
+        The project may not call it, or its secret holds no headers.
+    OutgoingFailedError
+        The name of its host does not resolve.
+    """
+    faults = find_target_faults(environment.settings.outgoing, target, project, "")
+    if faults:
+        raise PlaceUnusableError(f"{faults[0].pointer.removeprefix('/')} {faults[0].message}")
+    match target:
+        case HttpTarget():
+            headers = read_secret_headers(environment, project, target.secret)
+            try:
+                return http_target(environment.http_calls, project, target.url, target.timeout_seconds, headers)
+            except OutgoingRefusedError as error:
+                raise PlaceUnusableError(str(error)) from error
+        case LambdaTarget():
+            environment.functions.prepare(target.timeout_seconds)
+            return lambda_target(environment.functions, target)
+        case BedrockTarget():
+            environment.models.prepare(target.timeout_seconds)
+            return bedrock_target(environment.models, target)
+        case RecordedTarget():
+            return None
+
+
+def read_secret_headers(environment: Environment, project: str, secret: str | None) -> dict[str, str]:
+    """Return the request headers that a secret of a project holds.
+
+    Raises
+    ------
+    PlaceUnusableError
+        The project may not name it, it cannot be read, or it is no JSON object of header names and texts.
+    """
+    if secret is None:
+        return {}
+    fault = find_secret_fault(secret, project)
+    if fault is not None:
+        raise PlaceUnusableError(f"the secret's id {fault}")
+    value: object = environment.secrets.read_foreign(secret)
+    if value is None:
+        raise PlaceUnusableError(f"the secret {secret} cannot be read: it is not there, no JSON, or not ours to read")
+    if not isinstance(value, dict) or not value:
+        raise PlaceUnusableError(f"the secret {secret} is no JSON object of request headers")
+    headers: dict[str, str] = {}
+    for name, text in cast("dict[str, Any]", value).items():
+        is_header = _HEADER_NAME.fullmatch(name) and isinstance(text, str) and _HEADER_VALUE.fullmatch(text)
+        if not is_header or name.lower() in _OWN_HEADERS:
+            raise PlaceUnusableError(f"the secret {secret} has a member that is no request header to be added")
+        headers[name.lower()] = text
+    return headers
+
+
+def http_target(
+    calls: HttpCalls, project: str, url: str, timeout_seconds: float, headers: Mapping[str, str] | None = None
+) -> Target:
     """Make a target that POSTs each record's input to an endpoint.
 
-    The request is `{"record", "input", "context"?, "metadata"?}`; the answer a JSON object with `output` and, if it
-    likes, `usage`. The address is resolved and checked here, once; every call goes to the address that was checked.
+    The request is `{"record", "input", "trial"?, "context"?, "metadata"?}`; the answer a JSON object with `output` and,
+    if it likes, `usage`. The address is resolved and checked here, once; every call goes to the address that was
+    checked.
 
     Raises
     ------
@@ -31,40 +152,143 @@ def http_target(calls: HttpCalls, project: str, url: str, timeout_seconds: float
         The address may not be called, or its name does not resolve.
     """
     destination = calls.resolve(project, url)
+    always = {**(headers or {}), "content-type": "application/json", "accept": "application/json"}
 
-    def produce(record: Record, most_seconds: float) -> Record:
-        question: dict[str, Any] = {"record": record.id, "input": record.input}
-        question |= {
-            name: value
-            for name, value in (("context", record.context), ("metadata", record.metadata))
-            if value is not None
-        }
+    def produce(question: Question, most_seconds: float) -> Produced:
         try:
             answer = calls.send(
                 "POST",
                 destination,
-                orjson.dumps(question),
-                {"content-type": "application/json", "accept": "application/json"},
+                question.encode(),
+                always | ({"idempotency-key": question.call_key} if question.call_key else {}),
                 timeout_seconds=min(timeout_seconds, most_seconds),
-                max_bytes=_MAX_ANSWER_BYTES,
+                max_bytes=MAX_ANSWER_BYTES,
             )
         except OutgoingFailedError as error:
-            raise TargetFailedError(str(error)) from error
+            raise CallFailedError(str(error), may_pass=not isinstance(error, AnswerTooLargeError)) from error
         if answer.status != 200:
-            raise TargetFailedError(f"the target answered {answer.status}, 200 was expected")
-        return _with_output(record, answer.body)
+            raise refuse_status("the target", answer.status, answer.retry_after_seconds())
+        return read_answer(answer.body)
 
     return produce
 
 
-def _with_output(record: Record, body: bytes) -> Record:
+def refuse_status(who: str, status: int, wait_seconds: float | None) -> CallFailedError:
+    """Make the failure of a call that was answered with another status than 200."""
+    message = f"{who} answered {status}, 200 was expected"
+    if 300 <= status < 400:
+        message += "; redirects are not followed"
+    return CallFailedError(message, may_pass=status in _MAY_PASS, wait_seconds=wait_seconds)
+
+
+def lambda_target(functions: Functions, target: LambdaTarget) -> Target:
+    """Make a target that invokes a function with the same question, and takes the same answer, as an endpoint."""
+
+    def produce(question: Question, _most_seconds: float) -> Produced:
+        answer = functions.invoke(
+            target.function,
+            question.encode(),
+            timeout_seconds=target.timeout_seconds,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
+        return read_answer(answer)
+
+    return produce
+
+
+def bedrock_target(models: LanguageModels, target: BedrockTarget) -> Target:
+    """Make a target that asks a model: the input is a text, or a list of messages with role and content."""
+
+    def produce(question: Question, _most_seconds: float) -> Produced:
+        system, messages = to_messages(question.record.input)
+        system = [*([target.system] if target.system else []), *system]
+        inference: dict[str, Any] = {"maxTokens": target.max_tokens}
+        if target.temperature is not None:
+            inference["temperature"] = target.temperature
+        request: dict[str, Any] = {"messages": messages, "inferenceConfig": inference}
+        if system:
+            request["system"] = [{"text": text} for text in system]
+        answer = models.converse(target.model, request, timeout_seconds=target.timeout_seconds)
+        if not answer.text:
+            raise CallFailedError("the model answered without a text")
+        usage: dict[str, int | float] = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+        cost = target.price(answer.input_tokens, answer.output_tokens)
+        return _produce(answer.text, usage if cost is None else usage | {"cost_usd": cost})
+
+    return produce
+
+
+def to_messages(value: Any) -> tuple[list[str], list[dict[str, Any]]]:
+    """Turn an input into system prompts and messages of Converse.
+
+    A list of `{"role", "content"}` is a conversation, its content a text or a list of `{"text"}`; anything else is one
+    message of the user, its text or its JSON.
+    """
+    system: list[str] = []
+    messages: list[dict[str, Any]] = []
+    for part in cast("list[Any]", value) if isinstance(value, list) else [None]:
+        read = _read_message(part)
+        if read is None:
+            return [], [{"role": "user", "content": [{"text": read_text(value)}]}]
+        role, text = read
+        if role == "system":
+            system.append(text)
+        else:
+            messages.append({"role": "assistant" if role == "assistant" else "user", "content": [{"text": text}]})
+    if not messages:
+        return [], [{"role": "user", "content": [{"text": read_text(value)}]}]
+    return system, messages
+
+
+def _read_message(part: Any) -> tuple[str, str] | None:
+    """Return role and text of a message; None when it is none."""
+    message = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        return None
+    if isinstance(content, str):
+        return role, content
+    pieces = cast("list[Any]", content) if isinstance(content, list) else []
+    texts: list[Any] = [piece.get("text") if isinstance(piece, dict) else None for piece in pieces]
+    return (role, "".join(texts)) if texts and all(isinstance(text, str) for text in texts) else None
+
+
+def read_answer(body: bytes) -> Produced:
+    """Read `{"output", "usage"?}`.
+
+    Raises
+    ------
+    CallFailedError
+        It is no such object, or its output cannot be kept.
+    """
     try:
         answer: Any = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise TargetFailedError("the target's answer is not JSON") from error
+        raise CallFailedError("the target's answer is not JSON") from error
     if not isinstance(answer, dict) or "output" not in answer:
-        raise TargetFailedError("the target's answer has no member `output`")
-    usage = answer.get("usage")
-    return msgspec.structs.replace(
-        record, output=answer["output"], usage=usage if isinstance(usage, dict) else record.usage
-    )
+        raise CallFailedError("the target's answer has no member `output`")
+    return _produce(answer["output"], _read_usage(cast("dict[str, Any]", answer).get("usage")))
+
+
+def _produce(output: Any, usage: Mapping[str, int | float]) -> Produced:
+    flaw = find_flaw(output)
+    if flaw is not None:
+        raise CallFailedError(f"the output cannot be kept: {flaw}")
+    return Produced(output, usage)
+
+
+def _read_usage(usage: Any) -> dict[str, int | float]:
+    """Return what can be believed of a usage: numbers of at least 0, tokens whole."""
+    if not isinstance(usage, dict):
+        return {}
+    told = cast("dict[str, Any]", usage)
+    read: dict[str, int | float] = {}
+    for name in ("input_tokens", "output_tokens"):
+        count = told.get(name)
+        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MAX_TOKENS:
+            read[name] = count
+    for name in ("cost_usd", "latency_ms"):
+        number = told.get(name)
+        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < _MAX_TOKENS:
+            read[name] = float(number)
+    return read

@@ -27,10 +27,6 @@ class OutgoingFailedError(Exception):
 
 
 class AnswerTooLargeError(OutgoingFailedError):
-    """The answer has more bytes than were asked for: it would have the next time as well."""
-
-
-class AnswerTooLargeError(OutgoingFailedError):
     """The answer has more bytes than the caller wants; another call would bring the same."""
 
 

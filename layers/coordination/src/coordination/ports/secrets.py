@@ -8,6 +8,17 @@ import orjson
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
+_NOT_TO_BE_HAD = frozenset(
+    {
+        "AccessDeniedException",
+        "DecryptionFailure",
+        "InvalidParameterException",
+        "InvalidRequestException",
+        "ResourceNotFoundException",
+        "ValidationException",
+    }
+)
+
 
 class Secrets:
     """Reads and writes JSON secrets; a secret is read once per environment unless a fresh copy is asked for."""
@@ -32,6 +43,32 @@ class Secrets:
         if is_fresh or secret_id not in self._cache:
             self._cache[secret_id] = orjson.loads(self._client.get_secret_value(SecretId=secret_id)["SecretString"])
         return self._cache[secret_id]
+
+    def read_foreign(self, secret_id: str) -> Any:
+        """Return the JSON of a secret that a project named, as it is now; None when it cannot be had.
+
+        Parameters
+        ----------
+        secret_id
+            Whether the project may name it is the caller's to check.
+
+        Raises
+        ------
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError
+            Secrets Manager did not answer; another time it may.
+        """
+        from botocore.exceptions import ClientError
+
+        try:
+            text = self._client.get_secret_value(SecretId=secret_id).get("SecretString", "")
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _NOT_TO_BE_HAD:
+                return None
+            raise
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return None
 
     def write(self, secret_id: str, value: dict[str, Any]) -> None:
         """Put a new version of a secret.
