@@ -9,9 +9,10 @@ from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by
 from coordination.errors import Fault, InvalidRequestError, NotFoundError
 from coordination.evaluator_requests import check_evaluators
 from coordination.queries import load_queries
+from coordination.remote_places import find_sink_faults
 from coordination.run_quota import require_room_for_run
 from coordination.runs import Progress, Run, RunConfig, RunDataset
-from coordination.sinks import S3Sink, find_prefix_fault, insert_sinks
+from coordination.sinks import insert_sinks
 from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.canonical_json import canonical_json
@@ -96,12 +97,9 @@ def _make_config(new: CreateRun, project: str) -> RunConfig:
     evaluators, faults = check_evaluators(new.evaluators, "/evaluators")
     ids = [evaluator.id for evaluator in evaluators]
     faults += [Fault(problem.pointer, problem.message) for problem in find_unknown_metrics(new.gates, ids, at="/gates")]
-    if new.trials != 1:
+    if new.trials != 1 and new.target.kind == "recorded":
         faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))
-    for place, sink in enumerate(new.sinks):
-        fault = find_prefix_fault(sink.prefix, project) if isinstance(sink, S3Sink) else None
-        if fault is not None:
-            faults.append(Fault(f"/sinks/{place}/prefix", fault))
+    faults += find_sink_faults(new.sinks, project, "/sinks")
     if faults:
         raise InvalidRequestError.at(faults)
     return RunConfig(

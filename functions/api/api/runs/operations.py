@@ -3,9 +3,11 @@
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page
+from coordination.remote_places import check_sink_hosts
 from coordination.runs import Run
 
 from api.runs.change_run import cancel_run, label_run, resume_run
+from api.runs.check_places import check_places
 from api.runs.compare_runs import compare_runs
 from api.runs.create_run import create_run
 from api.runs.delete_run import delete_run
@@ -24,6 +26,12 @@ from api.runs.models import (
 from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
 from api.runs.reports.media_types import MEDIA_TYPES, choose_format
 from api.runs.reports.present_report import present_report
+
+
+def _check(call: Call) -> None:
+    new = call.body_as(CreateRun)
+    check_places(call.environment, call.project, new.target, new.evaluators)
+    check_sink_hosts(call.environment.http_calls, call.project, new.sinks, "/sinks")
 
 
 def _create(call: Call, transaction: Transaction) -> Answer:
@@ -87,6 +95,7 @@ OPERATIONS = (
         body=CreateRun,
         responses={202: Run},
         idempotency=LocalWrite(),
+        prepare=_check,
         handle=_create,
     ),
     Operation(
