@@ -33,7 +33,9 @@ def variables_of(function_id: str) -> dict[str, Any]:
 def statements_of(function_id: str) -> list[dict[str, Any]]:
     """Return the statements of our own policies in the role that SAM makes for a function."""
     policies = properties_of(f"{function_id}Role").get("Policies", [])
-    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+    found = [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+    # A statement under a condition counts as there.
+    return [statement["Fn::If"][1] if "Fn::If" in statement else statement for statement in found]
 
 
 def as_list(value: Any) -> list[Any]:

@@ -57,12 +57,7 @@ def _open_files(environment: Environment, project: str, config: SourceConfig, de
 def _read_authorization(environment: Environment, credentials: str | None) -> str | None:
     if credentials is None:
         return None
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        authorization = make_authorization(environment.secrets.read_foreign(credentials))
-    except (BotoCoreError, ClientError) as error:
-        raise PullFailedError("store_unavailable", "Secrets Manager did not answer.") from error
+    authorization = make_authorization(environment.secrets.read_foreign(credentials))
     if authorization is None:
         raise PullFailedError(
             "credentials_unusable",
