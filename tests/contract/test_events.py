@@ -292,6 +292,9 @@ class TestDatasetConversion:
         ]
         assert world.look("SELECT id FROM coordination.wake_ups WHERE queue <> 'delivery'") == []
 
+    def test_export_of_a_run_that_is_gone_is_acknowledged(self, world: FreshDatabase) -> None:
+        assert feed("dataset_conversion.sink_message") == NO_FAILURES
+
     def test_unknown_message_goes_back(self, world: FreshDatabase) -> None:
         answer = feed("dataset_conversion.unknown_message")
         assert answer == {"batchItemFailures": [{"itemIdentifier": "059f36b4-87a3-44ab-83d2-661975880001"}]}
@@ -355,7 +358,7 @@ def test_storage_event_is_published_once(world: FreshDatabase, dataset: None, se
     assert world.look_up("SELECT count(*) FROM coordination.wake_ups WHERE kind = 'storage_event'") == 0
 
 
-@pytest.mark.parametrize("case", ["webhook_message", "storage_event_message"])
+@pytest.mark.parametrize("case", ["webhook_message", "storage_event_message", "sink_message"])
 def test_delivery_of_what_does_not_exist_is_acknowledged(world: FreshDatabase, case: str) -> None:
     assert feed(f"delivery.{case}") == NO_FAILURES
 
