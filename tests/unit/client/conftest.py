@@ -1,0 +1,74 @@
+"""A service that answers as it is told, and a client without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from evalward.pending_writes import KeyKeeper, PendingWrites
+from evalward.transport import Transport
+
+type Answer = httpx.Response | Exception
+URL = "https://api.example.com"
+
+
+def problem(status: int, code: str, headers: dict[str, str] | None = None, **members: object) -> httpx.Response:
+    document = {"status": status, "code": code, "title": "Title", "detail": "Detail.", "request_id": "r-1", **members}
+    return httpx.Response(status, json=document, headers=headers)
+
+
+@dataclass
+class Service:
+    """Answers from a list, in order; remembers what it was asked and how long was waited."""
+
+    answers: list[Answer] = field(default_factory=list[Answer])
+    requests: list[httpx.Request] = field(default_factory=list[httpx.Request])
+    waits: list[float] = field(default_factory=list[float])
+    now: float = 0.0
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+    @property
+    def keys(self) -> list[str | None]:
+        return [request.headers.get("idempotency-key") for request in self.requests]
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def pending(tmp_path: Path) -> PendingWrites:
+    return PendingWrites(tmp_path / "pending")
+
+
+@pytest.fixture
+def connect(service: Service, pending: PendingWrites) -> Callable[..., Transport]:
+    """Return a function that makes a transport to the service."""
+
+    def make(keys: KeyKeeper | None = pending, patience_seconds: float = 60.0, url: str = URL) -> Transport:
+        return Transport(
+            url,
+            f"ew_{'a' * 16}_{'b' * 64}",
+            keys=keys,
+            patience_seconds=patience_seconds,
+            http=httpx.MockTransport(service.handle),
+            sleep=service.sleep,
+            clock=lambda: service.now,
+        )
+
+    return make
