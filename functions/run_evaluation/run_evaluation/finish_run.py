@@ -91,6 +91,7 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
         input_tokens=run["input_tokens"],
         output_tokens=run["output_tokens"],
         cost_usd=run["cost_usd"],
+        latency_ms=_summarize_latencies(transaction, params, config),
         redactions=run["redactions"],
         excluded_traces=run["excluded_trace_ids"],
     )
@@ -108,6 +109,18 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
     resolve_run_failures(transaction, run_id)
     emit_run_finished(transaction, run_id, state, gates=report["gates"])
     logger.info("run finished", extra={"run": str(run_id), "state": state})
+
+
+def _summarize_latencies(
+    transaction: Transaction, params: dict[str, Any], config: RunConfig
+) -> dict[str, float | int] | None:
+    """Return how long the run's target took, as a report shows it; None without a target or an output of it."""
+    if config.target.kind == "recorded":
+        return None
+    row = transaction.fetch_one(_QUERIES["summarize_latencies"], params)
+    if row is None or not row["outputs"]:
+        return None
+    return {"n": row["outputs"], **{name: row[name] for name in ("mean", "p50", "p95", "max")}}
 
 
 def _name_records(run: dict[str, Any]) -> str:

@@ -128,7 +128,7 @@ def test_report_of_a_run_whose_gate_fails() -> None:
             "reason": None,
         },
     ]
-    assert report["usage"] == {"input_tokens": 0, "output_tokens": None, "cost_usd": 0.0}
+    assert report["usage"] == {"input_tokens": 0, "output_tokens": None, "cost_usd": 0.0, "latency_ms": None}
     assert report["redactions"] == {"email": 0}
     assert report["slices"][0]["metrics"][0]["mean"] == 0.0
     assert report["worst"] == [{"record": "r1", "score": 0.0}]

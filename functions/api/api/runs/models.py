@@ -160,12 +160,23 @@ class GateOutcome(ResponseModel):
     reason: Annotated[str | None, Field(description="why it failed")]
 
 
+class Latency(ResponseModel):
+    """How long a run's target took for its outputs, in milliseconds."""
+
+    n: Annotated[int, Field(description="outputs that were measured")]
+    mean: float
+    p50: Annotated[float, Field(description="median")]
+    p95: float
+    max: float
+
+
 class Usage(ResponseModel):
     """What the outputs used, summed over the records that say so."""
 
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
+    latency_ms: Annotated[Latency | None, Field(description="null when the records carried their outputs")] = None
 
 
 class WorstResult(ResponseModel):

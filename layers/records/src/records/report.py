@@ -84,6 +84,9 @@ class RunFacts:
         RFC 3339, UTC.
     input_tokens, output_tokens, cost_usd
         Used by the outputs, summed over the records that say so; ``None`` when none does.
+    latency_ms
+        How long the run's target took for its outputs: ``n``, ``mean``, ``p50``, ``p95``, ``max``, in milliseconds;
+        ``None`` when the records carried their outputs.
     redactions
         Replacements by kind.
     excluded_traces
@@ -103,6 +106,7 @@ class RunFacts:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    latency_ms: Mapping[str, float | int] | None = None
     redactions: Mapping[str, int] = field(default_factory=dict[str, int])
     excluded_traces: Sequence[str] = ()
 
@@ -208,6 +212,7 @@ def build_report(
             "input_tokens": facts.input_tokens,
             "output_tokens": facts.output_tokens,
             "cost_usd": facts.cost_usd,
+            "latency_ms": dict(facts.latency_ms) if facts.latency_ms is not None else None,
         },
         "redactions": dict(facts.redactions),
         "slices": [

@@ -14,6 +14,7 @@ from api.runs.reports.wording import (
     write_duration,
     write_instant,
     write_interval,
+    write_latency,
     write_number,
     write_outcome,
     write_share,
@@ -74,6 +75,7 @@ def _facts(report: Report) -> Html:
         ("Input tokens", write_number(usage.input_tokens)),
         ("Output tokens", write_number(usage.output_tokens)),
         ("Cost", write_cost(usage.cost_usd)),
+        *([("Latency", write_latency(usage.latency_ms))] if usage.latency_ms else []),
     ]
     return element("dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts],
                    class_="facts")  # fmt: skip

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from api.runs.models import GateOutcome, Metric, Report, WorstResult
+from api.runs.models import GateOutcome, Latency, Metric, Report, WorstResult
 
 UNKNOWN = "\u2013"
 _NAMED_FAILURES = 3
@@ -42,6 +42,11 @@ def write_share(share: float | None) -> str:
 def write_cost(cost_usd: float | None) -> str:
     """Write an amount of US dollars."""
     return UNKNOWN if cost_usd is None else f"${cost_usd:,.2f}" if cost_usd >= 1 else f"${cost_usd:.4g}"
+
+
+def write_latency(latency: Latency) -> str:
+    """Write how long a target took: its median and its 95th percentile."""
+    return f"{latency.p50:,.0f} ms (p95 {latency.p95:,.0f} ms)"
 
 
 def write_condition(gate: GateOutcome) -> str:
