@@ -17,6 +17,7 @@ from evalward.errors import ConfigurationError
 URL_VARIABLE = "EVALWARD_API_URL"
 KEY_VARIABLE = "EVALWARD_API_KEY"
 PROJECT_VARIABLE = "EVALWARD_PROJECT"
+PATIENCE_VARIABLE = "EVALWARD_PATIENCE_SECONDS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,21 @@ def find_login(environment: Mapping[str, str] | None = None) -> Login:
     if not url or not key:
         raise ConfigurationError(f"Not logged in: run `evalward login URL`, or set {URL_VARIABLE} and {KEY_VARIABLE}.")
     return Login(url, key, variables.get(PROJECT_VARIABLE) or (stored.project if stored else None))
+
+
+def read_patience(environment: Mapping[str, str] | None = None) -> float:
+    """Return how many seconds a request is sent again; a minute unless the environment says otherwise.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no number of seconds.
+    """
+    variables = os.environ if environment is None else environment
+    text = variables.get(PATIENCE_VARIABLE) or "60"
+    if not text.isdecimal():
+        raise ConfigurationError(f"{PATIENCE_VARIABLE} is {text!r}, which is no number of seconds.")
+    return float(text)
 
 
 def login_file(environment: Mapping[str, str] | None = None) -> Path:

@@ -224,7 +224,9 @@ class Transport:
             nonlocal may_have_happened
             may_have_happened = may_have_happened or outcome.may_have_happened
 
-        response, failure = self._send(send, patience_seconds or self._patience_seconds, note)
+        response, failure = self._send(
+            send, self._patience_seconds if patience_seconds is None else patience_seconds, note
+        )
         outcome = None if response is None else _read_outcome(response)
         if response is not None and outcome is not None and outcome.is_definite:
             is_refused = response.status_code >= 400

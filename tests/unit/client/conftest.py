@@ -20,9 +20,13 @@ def problem(status: int, code: str, headers: dict[str, str] | None = None, **mem
     return httpx.Response(status, json=document, headers=headers)
 
 
+class KilledError(BaseException):
+    """The process dies while it waits for an answer."""
+
+
 @dataclass
 class Service:
-    """Answers from a list, in order; remembers what it was asked and how long was waited."""
+    """Answers from a list, in order, and never after its end; remembers what it was asked and how long was waited."""
 
     answers: list[Answer] = field(default_factory=list[Answer])
     requests: list[httpx.Request] = field(default_factory=list[httpx.Request])
@@ -32,6 +36,8 @@ class Service:
     def handle(self, request: httpx.Request) -> httpx.Response:
         request.read()
         self.requests.append(request)
+        if not self.answers:
+            raise KilledError
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

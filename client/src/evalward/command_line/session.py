@@ -9,7 +9,7 @@ import typer
 
 from evalward.client import Client
 from evalward.command_line.output import say
-from evalward.configuration import Login, find_login, pending_folder
+from evalward.configuration import Login, find_login, pending_folder, read_patience
 from evalward.errors import ConfigurationError
 from evalward.pending_writes import PendingWrites
 from evalward.transport import JsonObject
@@ -49,7 +49,7 @@ def open_session() -> Generator[Session]:
     """Give a session while the block runs. Keys of writes that do not end are kept in files."""
     login = find_login()
     keys = PendingWrites(pending_folder(), say=say)
-    with Client(login.api_url, login.api_key, keys=keys) as client:
+    with Client(login.api_url, login.api_key, keys=keys, patience_seconds=read_patience()) as client:
         try:
             yield Session(client, login)
         except KeyboardInterrupt:

@@ -1,0 +1,156 @@
+"""What the command prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evalward.command_line.exit_codes import ExitCode, of_error, of_run
+from evalward.command_line.main import app
+from evalward.command_line.output import clean
+from evalward.command_line.problem_text import describe
+from evalward.command_line.runs import is_regression
+from evalward.errors import (
+    ConfigurationError,
+    EvalwardError,
+    OutcomeUnknownError,
+    ProblemError,
+    StaleWriteError,
+    UnreachableError,
+    UploadRefusedError,
+    WaitedInVainError,
+)
+from typer.main import get_command
+
+PROGRAM = Path(sys.executable).with_name("evalward")
+
+
+def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **variables}
+    return subprocess.run(
+        [PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+ERRORS: list[tuple[EvalwardError, int, str]] = [
+    (ProblemError({"status": 409, "code": "project_exists"}), 1, "project_exists"),
+    (ProblemError({"status": 409, "code": "idempotency_uncertain"}), 6, "idempotency_uncertain"),
+    (UploadRefusedError("no"), 1, "upload_refused"),
+    (ConfigurationError("no"), 2, "configuration"),
+    (OutcomeUnknownError("runs.create", "k", "lost"), 6, "outcome_unknown"),
+    (StaleWriteError("a", "runs.create", "then"), 6, "stale_write"),
+    (UnreachableError("no"), 7, "unreachable"),
+    (WaitedInVainError("no"), 8, "waited_in_vain"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code"), ERRORS, ids=[code for _, _, code in ERRORS])
+def test_errors_have_their_exit_status_and_a_code(error: EvalwardError, status: int, code: str) -> None:
+    assert of_error(error) == status
+    described = describe(error)
+    assert (described["code"], described["exit_code"]) == (code, status)
+    assert described["detail"]
+
+
+def test_runs_have_their_exit_status() -> None:
+    statuses = {state: int(of_run(state)) for state in ("succeeded", "failed", "error", "cancelled")}
+    assert statuses == {"succeeded": 0, "failed": 3, "error": 5, "cancelled": 5}
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high", "is_worse"),
+    [
+        ("higher", -0.2, -0.1, True),
+        ("higher", -0.2, 0.0, False),
+        ("higher", 0.1, 0.2, False),
+        ("lower", 0.1, 0.2, True),
+        ("lower", 0.0, 0.2, False),
+        ("lower", -0.2, -0.1, False),
+        (None, -0.2, -0.1, False),
+        ("higher", None, None, False),
+    ],
+)
+def test_a_regression_is_beyond_doubt(
+    better: str | None, low: float | None, high: float | None, is_worse: bool
+) -> None:
+    assert is_regression({"better": better, "ci_low": low, "ci_high": high}) is is_worse
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "a\x07b", "a\x9bb", "safe\u202eexe", "\r overwritten"])
+def test_a_text_of_somebody_elses_commands_no_terminal(text: str) -> None:
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", clean(text))
+    assert "\N{REPLACEMENT CHARACTER}" in clean(text)
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        return [(path, command)]
+    return [found for name, one in command.commands.items() for found in commands(one, (*path, name))]
+
+
+COMMANDS = commands(get_command(app))
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+def test_every_command_has_json_and_says_what_it_does(path: tuple[str, ...], command: Any) -> None:
+    names = {name for parameter in command.params for name in parameter.opts}
+    assert path in {("logout",), ("datasets", "content")} or "--json" in names
+    assert command.help
+    undocumented = [
+        parameter.name
+        for parameter in command.params
+        if not getattr(parameter, "help", None) and parameter.name not in ("help", "import_id")
+    ]
+    assert undocumented == []
+
+
+def test_without_a_login_the_command_says_what_to_do(tmp_path: Path) -> None:
+    done = run(tmp_path, "runs", "list")
+    assert done.returncode == ExitCode.USAGE
+    assert "evalward login URL" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_error_is_json_when_json_was_asked_for(tmp_path: Path) -> None:
+    done = run(tmp_path, "runs", "list", "--json")
+    assert json.loads(done.stderr)["error"]["code"] == "configuration"
+
+
+def test_an_api_that_is_not_there_is_told(tmp_path: Path) -> None:
+    variables = {
+        "EVALWARD_API_URL": "https://127.0.0.1:9",
+        "EVALWARD_API_KEY": "ew_x",
+        "EVALWARD_PATIENCE_SECONDS": "0",
+    }
+    done = run(tmp_path, "whoami", **variables)
+    assert done.returncode == ExitCode.UNREACHABLE
+    assert "does not answer" in done.stderr
+    done = run(tmp_path, "projects", "create", "demo", **variables)
+    assert done.returncode == ExitCode.UNREACHABLE
+    assert run(tmp_path, "pending", "list", "--json").stdout == '{\n  "items": [],\n  "more": false\n}\n'
+
+
+def test_nobody_is_asked_where_there_is_nobody(tmp_path: Path) -> None:
+    variables = {"EVALWARD_API_URL": "https://127.0.0.1:9", "EVALWARD_API_KEY": "ew_x"}
+    done = run(tmp_path, "keys", "delete", "a" * 16, **variables)
+    assert done.returncode == ExitCode.USAGE
+    assert "--yes" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there(tmp_path: Path, shell: str) -> None:
+    completed = run(
+        tmp_path, _EVALWARD_COMPLETE=f"complete_{shell}", COMP_WORDS="evalward ru", COMP_CWORD="1",
+        _TYPER_COMPLETE_ARGS="evalward ru", _TYPER_COMPLETE_FISH_ACTION="get-args",
+    )  # fmt: skip
+    assert "runs" in completed.stdout
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", run(tmp_path, "--version").stdout)
