@@ -184,6 +184,30 @@ def test_only_those_who_sign_read_the_secret_of_webhooks() -> None:
     assert readers == {"ApiFunction", "DeliveryFunction"}
 
 
+@pytest.mark.parametrize(
+    ("action", "parameter"), [("lambda:InvokeFunction", "TargetFunctionArns"), ("bedrock:InvokeModel", "ModelArns")]
+)
+def test_only_the_evaluation_calls_functions_and_models_and_only_those_that_are_named(
+    action: str, parameter: str
+) -> None:
+    assert TEMPLATE.parameters[parameter]["Type"] == "CommaDelimitedList"
+    assert TEMPLATE.parameters[parameter]["Default"] == ""
+    for function_id in FUNCTIONS:
+        found = [one for one in statements_of(function_id) if action in as_list(one["Action"])]
+        assert bool(found) == (function_id == "RunEvaluationFunction")
+        for statement in found:
+            assert (statement["Action"], statement["Resource"]) == (action, {"Ref": parameter})
+
+
+def test_without_functions_and_models_there_is_no_statement_about_them() -> None:
+    policies = properties_of("RunEvaluationFunctionRole")["Policies"]
+    choices = [one["Fn::If"] for policy in policies for one in policy["PolicyDocument"]["Statement"] if "Fn::If" in one]
+    assert {condition: otherwise for condition, _, otherwise in choices} == {
+        "HasTargetFunctions": {"Ref": "AWS::NoValue"},
+        "HasModels": {"Ref": "AWS::NoValue"},
+    }
+
+
 def test_only_delivery_puts_events_and_only_its_own_on_the_default_bus() -> None:
     for function_id in FUNCTIONS:
         statements = [one for one in statements_of(function_id) if "events:PutEvents" in as_list(one["Action"])]
