@@ -1,0 +1,371 @@
+# ruff: noqa: PT012 - a transaction is the block that raises
+"""The SQL routines of the keeper as the runtime role and as the owner, neither of which passes row-level security."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
+
+import psycopg
+import pytest
+from coordination.jobengine.registry import OPERATIONAL_TABLES
+from psycopg import Connection
+from psycopg.rows import DictRow
+
+if TYPE_CHECKING:
+    from conftest import FreshDatabase
+    from integration.jobengine.conftest import Tables
+
+EIGHT = [table.name for table in OPERATIONAL_TABLES if table.doctor_check is not None]
+TENANT_TABLES = [table.name for table in OPERATIONAL_TABLES if not table.is_global]
+# In the other tables the column is NOT NULL, or the time is the state.
+CAN_LACK_THEIR_END = [
+    "scheduler.jobs",
+    "scheduler.runs",
+    "scheduler.estate_run_queue",
+    "scheduler.failure_signatures",
+]
+LEASES = {
+    "scheduler.jobs": ["sink:demo:{id}"],
+    "scheduler.policy_run_jobs": ["shard:demo:{id}"],
+    "scheduler.estate_run_queue": ["run:demo:{id}", "finish:demo:{id}"],
+}
+HAND_OVER = 7
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted"
+
+
+@pytest.fixture(params=["owner", "app"])
+def sweeper(database: FreshDatabase, request: pytest.FixtureRequest) -> Generator[Connection[DictRow]]:
+    """Return a connection that sweeps."""
+    with database.connect(request.param) as connection:
+        yield connection
+
+
+@pytest.fixture
+def worker(database: FreshDatabase) -> Generator[Connection[DictRow]]:
+    """Return the connection of someone who works on the same rows."""
+    with database.connect("superuser") as connection:
+        yield connection
+
+
+def test_roles_that_sweep_cannot_pass_row_level_security(sweeper: Connection[DictRow]) -> None:
+    role = sweeper.execute(
+        "SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user AND rolcanlogin"
+    ).fetchone()
+    assert role == {"rolsuper": False, "rolbypassrls": False}
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_row_that_is_just_being_opened_again_is_passed_over(
+    tables: Tables, sweeper: Connection[DictRow], worker: Connection[DictRow], table: str, routines: Any
+) -> None:
+    row, other = tables.put(table), tables.put(table)
+    worker.execute("BEGIN")
+    tables.reopen(worker, table, row)
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, table)["deleted"] == 1
+    sweeper.execute("COMMIT")
+    worker.execute("COMMIT")
+    assert tables.ids(table) == {row}
+    assert other not in tables.ids(table)
+
+
+class Race:
+    """A sweep that has chosen its rows and waits until it is told to go on."""
+
+    def __init__(self, tables: Tables, sweeper: Connection[DictRow], routines: Any) -> None:
+        self.tables, self.sweeper, self.routines = tables, sweeper, routines
+
+    def run(self, table: str, row: str, worker: Connection[DictRow], change: Callable[[str], str], act: str) -> int:
+        """Run a changed routine up to its choice, act on the row meanwhile, and return how many rows it deleted."""
+        text = self.routines["read"](self.tables.database, table)
+        text = self.routines["change"](
+            text,
+            "WITH candidates AS",
+            f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), candidates AS",
+        )
+        self.sweeper.execute(cast("Any", change(text)))
+        worker.execute("SELECT pg_advisory_lock(7)")
+        self.routines["begin"](self.sweeper)
+        with ThreadPoolExecutor(1) as threads:
+            sweep: Future[Any] = threads.submit(self.routines["call"], self.sweeper, table, schema="pg_temp")
+            while self.tables.database.look_up(WAITING) == 0:
+                assert not sweep.done(), sweep.result()
+            worker.execute(cast("Any", f"UPDATE {table} {act} WHERE id = %(id)s"), {"id": row})
+            worker.execute("SELECT pg_advisory_unlock(7)")
+            deleted = sweep.result()["deleted"]
+        self.sweeper.execute("COMMIT")
+        return deleted
+
+
+@pytest.fixture
+def race(tables: Tables, sweeper: Connection[DictRow], routines: Any) -> Race:
+    """Return a race on the test's database."""
+    return Race(tables, sweeper, routines)
+
+
+def without_lock(text: str) -> str:
+    """Choose rows without locking them, and wait then: the condition of the DELETE is all that is left."""
+    text, locks = re.subn(r"FOR UPDATE OF t SKIP LOCKED", "", text)
+    text, waits = re.subn(r"WHERE t\.id = c\.id", "WHERE (SELECT count(*) FROM hand_over) = 1 AND t.id = c.id", text)
+    assert (locks, waits) == (1, 1)
+    return text
+
+
+def waiting_before_the_choice(text: str) -> str:
+    """Wait when the statement has its snapshot and no row yet."""
+    choice = r"(WITH hand_over .*?candidates AS MATERIALIZED \(.*?\sWHERE )"
+    changed, count = re.subn(choice, r"\1(SELECT count(*) FROM hand_over) = 1 AND ", text, count=1, flags=re.DOTALL)
+    assert count == 1
+    return changed
+
+
+def without_lock_and_outer_condition(text: str) -> str:
+    """Delete by id what was chosen, as it is often done."""
+    changed, count = re.subn(r"(AND t\.id = c\.id)\s.*?(\n\s+RETURNING)", r"\1\2", without_lock(text), flags=re.DOTALL)
+    assert count == 1
+    return changed
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_row_at_work_again_is_not_deleted(
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+) -> None:
+    row = tables.put(table)
+    assert race.run(table, row, worker, without_lock, reopened[table]) == 0
+    assert tables.ids(table) == {row}
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_without_the_outer_condition_a_row_at_work_again_is_deleted(
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+) -> None:
+    row = tables.put(table)
+    # An open job cannot be archived, so that even this mistake would be found out; a refreshed one would go.
+    act = "SET completed_at = clock_timestamp()" if table == "scheduler.jobs" else reopened[table]
+    assert race.run(table, row, worker, without_lock_and_outer_condition, act) == 1
+    assert tables.ids(table) == set()
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_refreshed_row_is_not_deleted(
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, age_columns: dict[str, str]
+) -> None:
+    row = tables.put(table)
+    act = f"SET {age_columns[table]} = clock_timestamp()"
+    assert race.run(table, row, worker, without_lock, act) == 0
+    assert tables.ids(table) == {row}
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_row_opened_again_between_the_snapshot_and_the_choice_is_not_deleted(
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+) -> None:
+    row = tables.put(table)
+    assert race.run(table, row, worker, waiting_before_the_choice, reopened[table]) == 0
+    assert tables.ids(table) == {row}
+
+
+def force_nested_loop(connection: Connection[DictRow]) -> None:
+    for method in ("hashjoin", "mergejoin", "material", "memoize"):
+        connection.execute(cast("Any", f"SET LOCAL enable_{method} = off"))
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_nested_loop_never_deletes_more_than_a_batch(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+) -> None:
+    for _ in range(20):
+        tables.put(table)
+    routines["begin"](sweeper)
+    force_nested_loop(sweeper)
+    assert routines["call"](sweeper, table, batch=5)["deleted"] == 5
+    sweeper.execute("COMMIT")
+    assert len(tables.ids(table)) == 15
+
+
+def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
+    tables: Tables, sweeper: Connection[DictRow], routines: Any
+) -> None:
+    for _ in range(20):
+        tables.put("scheduler.graph_jobs")
+    text = routines["read"](tables.database, "scheduler.graph_jobs")
+    chosen = re.search(r"MATERIALIZED \((.*?)\n    \), gone", text, flags=re.DOTALL)
+    assert chosen is not None
+    # The same choice as a subquery, which a nested loop runs anew for each row.
+    inlined = f"USING LATERAL ({chosen[1]}) AS c".replace("updated_at AS ended_at", "updated_at AS ended_at, t.ctid")
+    text = routines["change"](text, r"USING candidates c", inlined.replace("\\", "\\\\"))
+    sweeper.execute(text)
+    routines["begin"](sweeper)
+    force_nested_loop(sweeper)
+    assert routines["call"](sweeper, "scheduler.graph_jobs", batch=5, schema="pg_temp")["deleted"] > 5
+    sweeper.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("table", TENANT_TABLES)
+def test_tenant_sees_and_deletes_its_own_rows_only(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+) -> None:
+    tables.put(table, days=400, tenant="demo")
+    other = tables.put(table, days=400, tenant="other")
+    routines["begin"](sweeper, "demo")
+    assert routines["call"](sweeper, table)["deleted"] == 1
+    sweeper.execute("COMMIT")
+    assert tables.ids(table) == {other}
+
+
+@pytest.mark.parametrize("table", TENANT_TABLES)
+def test_routine_fails_without_a_tenant_and_for_another_one(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+) -> None:
+    row = tables.put(table, days=400)
+    with pytest.raises(psycopg.Error) as without:
+        routines["call"](sweeper, table)
+    assert without.value.sqlstate == "EW001"
+    # As a statement of its own it sets nothing for the next one.
+    sweeper.execute("SELECT set_config('app.tenant_id', 'demo', true)")
+    with pytest.raises(psycopg.Error) as lost:
+        routines["call"](sweeper, table)
+    assert lost.value.sqlstate == "EW001"
+    with pytest.raises(psycopg.Error) as other:
+        routines["begin"](sweeper, "other")
+        routines["call"](sweeper, table)
+    assert other.value.sqlstate == "EW003"
+    sweeper.execute("ROLLBACK")
+    assert tables.ids(table) == {row}
+
+
+@pytest.mark.parametrize("table", EIGHT)
+def test_row_that_has_not_ended_stays_whatever_its_age(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any, active: dict[str, list[str]]
+) -> None:
+    rows = {tables.put(table, state, days=10_000) for state in active[table]}
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, table)["deleted"] == 0
+    sweeper.execute("COMMIT")
+    assert tables.ids(table) == rows
+
+
+@pytest.mark.parametrize("table", CAN_LACK_THEIR_END)
+def test_row_that_lacks_the_time_of_its_end_stays(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+) -> None:
+    if table == "scheduler.estate_run_queue":
+        row = tables.put(table)
+        tables.database.look("UPDATE scheduler.estate_run_queue SET acknowledged_at = NULL")
+    else:
+        row = tables.put(table, days=None)
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, table)["deleted"] == 0
+    sweeper.execute("COMMIT")
+    assert tables.ids(table) == {row}
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, names in LEASES.items() for name in names])
+def test_live_lease_keeps_a_row_and_an_expired_one_does_not(
+    tables: Tables, sweeper: Connection[DictRow], table: str, name: str, routines: Any
+) -> None:
+    leased, free = tables.put(table), tables.put(table)
+    tables.put_lease(name.format(id=leased), seconds=60)
+    tables.put_lease(name.format(id=free), seconds=-1)
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, table)["deleted"] == 1
+    sweeper.execute("COMMIT")
+    assert tables.ids(table) == {leased}
+
+
+@pytest.mark.parametrize(("kind", "lease"), [("dataset_import", "import"), ("webhook_delivery", "webhook")])
+def test_job_is_kept_under_the_lease_of_its_kind(
+    tables: Tables, sweeper: Connection[DictRow], kind: str, lease: str, routines: Any
+) -> None:
+    row = tables.put("scheduler.jobs", kind=kind)
+    tables.put_lease(f"{lease}:demo:{row}", seconds=60)
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, "scheduler.jobs")["deleted"] == 0
+    sweeper.execute("COMMIT")
+
+
+def test_outcome_of_a_job_goes_into_the_history_with_its_deletion(
+    tables: Tables, sweeper: Connection[DictRow], routines: Any
+) -> None:
+    job = tables.put("scheduler.jobs", "failed")
+    tables.database.look("""UPDATE scheduler.jobs SET error = '{"detail": "x"}', attempts = 3""")
+    routines["begin"](sweeper)
+    routines["call"](sweeper, "scheduler.jobs")
+    sweeper.execute("ROLLBACK")
+    assert (tables.ids("scheduler.jobs"), tables.ids("scheduler.job_history")) == ({job}, set())
+    routines["begin"](sweeper)
+    routines["call"](sweeper, "scheduler.jobs")
+    sweeper.execute("COMMIT")
+    assert tables.ids("scheduler.jobs") == set()
+    assert tables.database.look("SELECT id::text, kind, state, attempts, error FROM scheduler.job_history") == [
+        {"id": job, "kind": "sink_export", "state": "failed", "attempts": 3, "error": {"detail": "x"}}
+    ]
+
+
+def test_job_opened_again_after_it_was_archived_is_archived_with_its_later_outcome(
+    tables: Tables, sweeper: Connection[DictRow], routines: Any
+) -> None:
+    job = tables.put("scheduler.jobs", "failed")
+    for _ in range(2):
+        routines["begin"](sweeper)
+        routines["call"](sweeper, "scheduler.jobs")
+        sweeper.execute("COMMIT")
+        if not tables.ids("scheduler.jobs") and tables.database.look_up("SELECT state FROM scheduler.job_history") == (
+            "failed"
+        ):
+            tables.put("scheduler.jobs", "succeeded", id=job)
+    assert tables.database.look("SELECT id::text, state FROM scheduler.job_history") == [
+        {"id": job, "state": "succeeded"}
+    ]
+
+
+def test_job_that_a_trigger_refers_to_stays(tables: Tables, sweeper: Connection[DictRow], routines: Any) -> None:
+    referred, other = tables.put("scheduler.jobs"), tables.put("scheduler.jobs")
+    tables.put_trigger(referred)
+    routines["begin"](sweeper)
+    assert routines["call"](sweeper, "scheduler.jobs")["deleted"] == 1
+    sweeper.execute("COMMIT")
+    assert tables.ids("scheduler.jobs") == {referred}
+    assert other not in tables.ids("scheduler.jobs")
+
+
+def explain(connection: Connection[DictRow], database: FreshDatabase, table: str, routines: Any) -> str:
+    """Return the plan of a routine's statement."""
+    text = routines["read"](database, table)
+    body = re.search(r"RETURN QUERY(.*?);\s*END", text, flags=re.DOTALL)
+    assert body is not None
+    values = {
+        "tenant": "'demo'::text",
+        "before_at": "(clock_timestamp() - interval '90 d')",
+        "before_id": "'00000000-0000-0000-0000-000000000000'::uuid",
+        "after_at": "'-infinity'::timestamptz",
+        "after_id": "'00000000-0000-0000-0000-000000000000'::uuid",
+        "batch": "1000",
+    }
+    statement = re.sub(r"--[^\n]*", "", body[1])
+    for name, value in values.items():
+        statement = re.sub(rf"(?<![\w.]){name}\b", value, statement)
+    return "\n".join(row["QUERY PLAN"] for row in connection.execute(cast("Any", f"EXPLAIN {statement}")).fetchall())
+
+
+@pytest.mark.parametrize("table", [table.name for table in OPERATIONAL_TABLES])
+def test_routine_walks_the_index_of_terminal_rows_and_scans_no_table(
+    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+) -> None:
+    tables.put(table, days=1000)
+    bare = table.partition(".")[2]
+    # As large a table as the statistics say it is: what the planner thinks of ten million rows.
+    tables.database.look(f"ANALYZE {table}")
+    tables.database.look(
+        "UPDATE pg_class SET reltuples = 1e7, relpages = 2e5 WHERE oid = %(table)s::regclass", {"table": table}
+    )
+    routines["begin"](sweeper)
+    sweeper.execute("SET LOCAL enable_seqscan = off")
+    plan = explain(sweeper, tables.database, table, routines)
+    sweeper.execute("ROLLBACK")
+    tables.database.look(f"ANALYZE {table}")
+    assert f"using {bare}_terminal on {bare} t" in plan
+    assert "Seq Scan" not in plan
