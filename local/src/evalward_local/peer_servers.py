@@ -48,7 +48,7 @@ def run_mlflow(folder: Path) -> Generator[PeerServer]:
     command = [
         *(str(ENVIRONMENTS / "mlflow/bin/python"), "-m", "mlflow", "server", "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
-        *("--default-artifact-root", str(folder / "artifacts")),
+        *("--artifacts-destination", str(folder / "artifacts")),
         *("--host", "127.0.0.1", "--port", str(port)),
     ]
     settings = {
