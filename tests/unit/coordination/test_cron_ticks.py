@@ -45,23 +45,20 @@ def make_expression(chance: random.Random) -> str:
     return " ".join("*" if chance.random() < 0.5 else part(*bound) for bound in bounds)
 
 
-def test_thousands_of_expressions_tick_as_cronsim_says() -> None:
+def test_10000_expressions_tick_as_cronsim_says_over_five_years() -> None:
     chance = random.Random(20)
     compared = 0
-    while compared < 2000:
+    while compared < 10_000:
         expression = make_expression(chance)
-        start = at("2020-01-01") + timedelta(minutes=chance.randrange(10 * 365 * 1440))
         try:
             ticks = ticks_of(expression)
         except CronError:
             continue
-        other, instant = CronSim(ticks.sets.to_expression(), start), start
-        for _ in range(3):
-            expected, found = next(other), ticks.next_after(instant)
-            assert found == expected, (expression, instant)
-            assert ticks.last_until(expected) == expected
-            assert ticks.last_until(expected + MINUTE - MICROSECOND) == expected
-            instant = expected
+        instant = at("2024-01-01") + timedelta(minutes=chance.randrange(5 * 365 * 1440))
+        expected = next(CronSim(ticks.sets.to_expression(), instant))
+        assert ticks.next_after(instant) == expected, (expression, instant)
+        assert ticks.last_until(expected) == expected
+        assert ticks.last_until(expected + MINUTE - MICROSECOND) == expected
         compared += 1
 
 
