@@ -271,7 +271,8 @@ def connection_string(settings: Settings, read_secret: Callable[[str, bool], dic
     Parameters
     ----------
     settings
-        `database_url` wins; else `database_secret_arn` names a secret with JSON host, port, dbname, username, password.
+        `database_url` wins; else `database_secret_arn` names a secret with JSON host, port, dbname, username, password;
+        `database_host` wins over its host.
     read_secret
         Reads a JSON secret; its second argument asks for a fresh copy.
     is_fresh
@@ -288,7 +289,7 @@ def connection_string(settings: Settings, read_secret: Callable[[str, bool], dic
         raise DatabaseUnavailableError("Set EVALWARD_DATABASE_SECRET_ARN or EVALWARD_DATABASE_URL.")
     secret = read_secret(settings.database_secret_arn, is_fresh)
     return make_conninfo(
-        host=secret["host"],
+        host=settings.database_host or secret["host"],
         port=secret["port"],
         dbname=secret["dbname"],
         user=secret["username"],

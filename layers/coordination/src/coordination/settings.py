@@ -207,6 +207,12 @@ class SourceSettings(Section):
     )
 
 
+class MetricSettings(Section):
+    """What figures are told apart by."""
+
+    deployment: str = Field(default="local", description="name of the stack: dimension `deployment` of every metric")
+
+
 class Settings(BaseSettings):
     """All settings of the functions, from the environment."""
 
@@ -218,6 +224,9 @@ class Settings(BaseSettings):
     database_secret_arn: str | None = Field(
         default=None, description="secret with JSON host, port, dbname, username, password"
     )
+    database_host: str | None = Field(
+        default=None, description="wins over the secret's host: a proxy, which the secret it reads cannot name"
+    )
     storage: StorageSettings = StorageSettings()
     queues: QueueSettings = QueueSettings()
     idempotency: IdempotencySettings = IdempotencySettings()
@@ -228,6 +237,7 @@ class Settings(BaseSettings):
     sources: SourceSettings = SourceSettings()
     webhooks: WebhookSettings = WebhookSettings()
     jobengine: JobEngineSettings = JobEngineSettings()
+    metrics: MetricSettings = MetricSettings()
 
 
 @cache

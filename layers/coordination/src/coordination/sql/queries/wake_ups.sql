@@ -56,3 +56,20 @@ WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = %(ref_i
 -- Delete the wake-ups of several works of one kind. ref_ids: what they refer to. Lock: the rows.
 DELETE FROM coordination.wake_ups
 WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = ANY(%(ref_ids)s::text[]);
+
+-- name: measure_backlog
+-- Count the work that is due and in nobody's hands, at most limit of it, and tell how many seconds the oldest has waited.
+-- Work of paused projects does not wait, and ticks of sources have deadlines of their own. No lock.
+SELECT
+    count(*)::bigint AS due_count,
+    coalesce(extract(epoch FROM clock_timestamp() - min(waiting.due_at)), 0)::double precision AS oldest_seconds
+FROM (
+    SELECT w.due_at
+    FROM coordination.wake_ups w
+    JOIN coordination.projects p ON p.id = w.project AND NOT p.paused
+    LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
+    WHERE w.due_at <= clock_timestamp() AND w.kind <> 'source_tick'
+      AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+    ORDER BY w.due_at, w.id
+    LIMIT %(limit)s::integer
+) waiting;
