@@ -46,14 +46,17 @@ async function showWebhook(view, project, id) {
 async function showFailures(view, project) {
   const list = cursor => readPage(`${api(project)}/failures`, { cursor }, view.signal);
   const page = await list();
-  const resolve = one => confirmWrite(view, "Resolve the failure?", "It counts as open again when the same thing fails once more.", "Resolve",
-    new Write("POST", `${api(project)}/failures/${encode(one.id)}/resolve`, { body: {} }), () => view.again(0));
+  const decide = one => askFor(view, "What is done about it?", form => [
+    element("p", {}, named(one.sample)),
+    element("label", {}, "State", form.select("state", ["resolved", "investigating", "wont_fix", "unresolved"], one.state)),
+    element("p", { class: "hint" }, "What is resolved is open again when it comes back; wont_fix stays, whatever happens."),
+  ], values => new Write("POST", `${api(project)}/failures/${encode(one.id)}/resolve`, { body: values }), () => view.again(0));
   view.show("Failures", { project }, section(null, element("p", { class: "muted" }, "What failed, grouped by its cause."), pagedTable(view, "Failures", [
-    ["What", one => [element("span", { class: "name" }, one.kind), element("span", { class: "block" }, named(one.error))], "wide"],
-    ["State", one => badge(one.state)], ["Times", one => count(one.occurrences), "number"],
+    ["What", one => [element("span", { class: "name" }, one.kind, " ", named(one.work)), element("span", { class: "block small" }, named(one.sample))], "wide"],
+    ["State", one => badge(one.state)], ["Times", one => count(one.occurrence_count), "number"],
     ["Last seen", one => instant(one.last_seen_at), "nowrap"], ["First seen", one => instant(one.first_seen_at), "nowrap"],
-    ["Do", one => one.state !== "resolved" && button("Resolve", () => resolve(one))],
-  ], page, list, "Nothing failed that is not resolved and forgotten.")));
+    ["Do", one => button("Decide", () => decide(one))],
+  ], page, list, "Nothing failed that is not forgotten by now.")));
 }
 
 async function showDoctor(view) {
