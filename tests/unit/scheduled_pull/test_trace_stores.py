@@ -1,0 +1,494 @@
+"""What the connectors make of stores' answers: scripted, without a network."""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from coordination.clock import Deadline
+from coordination.ports.http_calls import (
+    AnswerTooLargeError,
+    Destination,
+    HttpAnswer,
+    HttpCalls,
+    OutgoingFailedError,
+    OutgoingRefusedError,
+)
+from scheduled_pull.collect_traces import collect_traces
+from scheduled_pull.connectors.langfuse import LangfuseTraces
+from scheduled_pull.connectors.mlflow import MlflowTraces
+from scheduled_pull.connectors.phoenix import PhoenixTraces
+from scheduled_pull.connectors.port import Connector
+from scheduled_pull.connectors.trace_store import TraceStore, make_authorization
+from scheduled_pull.record_from_trace import make_row
+from scheduled_pull.traces import PullFailedError, Window
+
+START = datetime(2026, 11, 30, 12, tzinfo=UTC)
+WINDOW = Window(START, START + timedelta(hours=1))
+SECOND = timedelta(seconds=1)
+
+type Answer = Any
+type Script = Callable[[str, str, Mapping[str, list[str]], Any], Answer]
+
+
+@dataclass
+class ScriptedCalls:
+    """The port of outgoing calls; a script answers: JSON, a whole answer, or an error to be raised."""
+
+    script: Script
+    sent: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list[tuple[str, str, Mapping[str, str]]])
+
+    def resolve(self, _project: str, url: str) -> Destination:
+        return Destination("https", urlsplit(url).hostname or "", 443, urlsplit(url).path, "192.0.2.1")
+
+    def send(
+        self, method: str, destination: Destination, body: bytes | None, headers: Mapping[str, str], **_limits: Any
+    ) -> HttpAnswer:
+        self.sent.append((method, destination.path, headers))
+        path, _, query = destination.path.partition("?")
+        answer = self.script(method, path, parse_qs(query), json.loads(body) if body else None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, HttpAnswer) else HttpAnswer(200, {}, json.dumps(answer).encode())
+
+
+@dataclass
+class Waits:
+    """Keeps what was waited for, and takes no time."""
+
+    seconds: list[float] = field(default_factory=list[float])
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def always(answer: Answer) -> Script:
+    """Return a script with one answer to everything."""
+    return lambda _method, _path, _query, _body: answer
+
+
+def one_by_one(*answers: Answer) -> Script:
+    """Return a script that goes through answers."""
+    left = iter(answers)
+    return lambda _method, _path, _query, _body: next(left)
+
+
+def status(code: int, **headers: str) -> HttpAnswer:
+    return HttpAnswer(code, {name.replace("_", "-"): value for name, value in headers.items()}, b"no JSON")
+
+
+def open_store(script: Script, waits: Waits | None = None, seconds: float = 90.0, **options: Any) -> TraceStore:
+    calls = options.get("calls") or ScriptedCalls(script)
+    deadline = Deadline(time.monotonic() + seconds)
+    return TraceStore(
+        cast("HttpCalls", calls),
+        "demo",
+        options.get("endpoint", "https://store.example.com/root/"),
+        options.get("authorization", lambda: None),
+        deadline,
+        waits or Waits(),
+    )
+
+
+def collect(connector: Connector, excluded: frozenset[str] = frozenset(), max_traces: int = 1000) -> list[str]:
+    deadline = Deadline(time.monotonic() + 90)
+    return [trace.trace_id for trace in collect_traces(connector, WINDOW, excluded, max_traces, deadline)]
+
+
+def failure(act: Callable[[], Any]) -> PullFailedError:
+    with pytest.raises(PullFailedError) as caught:
+        act()
+    return caught.value
+
+
+def nanoseconds(instant: datetime) -> int:
+    return int(instant.timestamp()) * 10**9
+
+
+def mlflow_trace(trace_id: str, start: datetime = START, **info: Any) -> dict[str, Any]:
+    span = {
+        "trace_id": base64.b64encode(b"0123456789abcdef").decode(),
+        "span_id": base64.b64encode(b"12345678").decode(),
+        "name": "chat",
+        "start_time_unix_nano": nanoseconds(start),
+        "end_time_unix_nano": str(nanoseconds(start + SECOND)),
+        "attributes": [
+            {"key": "mlflow.spanInputs", "value": {"string_value": "q"}},
+            {"key": "mlflow.spanOutputs", "value": {"string_value": "a"}},
+        ],
+        "status": {"code": "STATUS_CODE_ERROR"},
+    }
+    return {"trace_info": {"trace_id": trace_id, "state": "OK", "tags": {"k": "v"}, **info}, "spans": [span]}
+
+
+class MlflowFake:
+    """A server with offset tokens, that omits unknown traces and fails whole batches for one poisoned trace."""
+
+    def __init__(self, ids: list[str], poisoned: set[str] | None = None, unknown: set[str] | None = None) -> None:
+        self.ids, self.poisoned, self.unknown = ids, poisoned or set(), unknown or set()
+        self.searches: list[Any] = []
+        self.batches: list[list[str]] = []
+        self.page_size = 500
+
+    def __call__(self, method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        if path.endswith("/search"):
+            assert method == "POST"
+            self.searches.append(body)
+            if not self.ids:
+                return {}
+            offset = int(body.get("page_token", "0"))
+            page = self.ids[offset : offset + self.page_size]
+            more = {"next_page_token": str(offset + self.page_size)} if offset + self.page_size < len(self.ids) else {}
+            return {"traces": [{"trace_id": one} for one in page], **more}
+        if path.endswith("/batchGet"):
+            asked = query["trace_ids"]
+            self.batches.append(asked)
+            if self.poisoned & set(asked):
+                return status(500)
+            return {"traces": [mlflow_trace(one) for one in asked if one not in self.unknown]}
+        return {"trace": {"trace_info": {"trace_id": path.rsplit("/", 1)[1]}}}
+
+
+def test_mlflow_is_searched_by_milliseconds_rounded_outwards() -> None:
+    fake = MlflowFake([])
+    window = Window(START + timedelta(microseconds=1), START + timedelta(seconds=1, microseconds=1))
+    assert list(MlflowTraces(open_store(fake), "7").list(window)) == []
+    first = nanoseconds(START) // 10**6
+    (search,) = fake.searches
+    assert search["filter"] == f"trace.timestamp_ms >= {first} AND trace.timestamp_ms < {first + 1001}"
+    assert search["locations"] == [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "7"}}]
+    assert search["max_results"] == 500
+
+
+def test_mlflow_trace_is_a_record_without_the_place_of_its_files() -> None:
+    def script(*_call: Any) -> Answer:
+        return {"traces": [mlflow_trace("tr-1", tags={"k": "v", "mlflow.artifactLocation": "/secret/place"})]}
+
+    (trace,) = MlflowTraces(open_store(script), "7").fetch(["tr-1"])
+    row = make_row(trace, {})
+    assert (row["id"], row["input"], row["output"]) == ("tr-1", "q", "a")
+    assert row["metadata"]["tags"] == {"k": "v"}
+    assert row["metadata"]["is_error"] is True
+    assert trace.spans[0].span_id == b"12345678".hex()
+
+
+def test_rows_that_paging_repeats_count_once_and_a_list_of_pages_is_read_until_it_stays() -> None:
+    fake = MlflowFake([f"tr-{number}" for number in range(6)])
+    fake.page_size = 2
+    moved = iter([["tr-0", "tr-9", "tr-1", "tr-2", "tr-3", "tr-4", "tr-5"]])
+
+    def script(method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        answer = fake(method, path, query, body)
+        if len(fake.searches) == 1:
+            # Between the first and the second page a trace moves behind the place that is being read.
+            fake.ids = next(moved)
+        return answer
+
+    assert sorted(collect(MlflowTraces(open_store(script), "7"))) == [*(f"tr-{n}" for n in range(6)), "tr-9"]
+
+
+def test_poisoned_trace_is_found_by_halving_and_named() -> None:
+    ids = [f"tr-{number}" for number in range(120)]
+    fake = MlflowFake(ids, poisoned={"tr-77"})
+    found = failure(lambda: collect(MlflowTraces(open_store(fake), "7")))
+    assert (found.code, found.trace_id) == ("trace_without_spans", "tr-77")
+    assert len(fake.batches) < 20
+    assert len(collect(MlflowTraces(open_store(fake), "7"), frozenset({"tr-77"}))) == 119
+
+
+def test_store_that_is_down_is_not_taken_for_a_poisoned_trace() -> None:
+    fake = MlflowFake(["tr-1", "tr-2"])
+
+    def script(method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        return fake(method, path, query, body) if path.endswith("/search") else status(500)
+
+    found = failure(lambda: collect(MlflowTraces(open_store(script), "7")))
+    assert (found.code, found.trace_id) == ("store_unavailable", None)
+
+
+def test_trace_that_the_store_omits_is_missing() -> None:
+    fake = MlflowFake(["tr-1", "tr-2"], unknown={"tr-2"})
+    found = failure(lambda: collect(MlflowTraces(open_store(fake), "7")))
+    assert (found.code, found.trace_id) == ("trace_missing", "tr-2")
+
+
+def test_trace_that_the_store_calls_in_progress_waits() -> None:
+    def script(_method: str, path: str, *_rest: Any) -> Answer:
+        trace = mlflow_trace("tr-1", state="IN_PROGRESS")
+        return {"traces": [{"trace_id": "tr-1"}] if path.endswith("/search") else [trace]}
+
+    assert failure(lambda: collect(MlflowTraces(open_store(script), "7"))).code == "trace_in_progress"
+
+
+def test_batch_that_is_too_large_is_halved() -> None:
+    fake = MlflowFake([f"tr-{number}" for number in range(8)])
+
+    def script(method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        if len(query.get("trace_ids", [])) > 2:
+            return AnswerTooLargeError("the answer has more than 1 bytes")
+        return fake(method, path, query, body)
+
+    assert len(collect(MlflowTraces(open_store(script), "7"))) == 8
+
+
+def phoenix_span(trace_id: str, number: int, start: datetime = START, **changes: Any) -> dict[str, Any]:
+    return {
+        "context": {"trace_id": trace_id, "span_id": f"{number:016x}"},
+        "name": "chat",
+        "span_kind": "CHAIN",
+        "parent_id": None,
+        "start_time": start.isoformat(),
+        "end_time": (start + SECOND).isoformat(),
+        "status_code": "OK",
+        "attributes": {"input.value": "q", "output.value": "a"},
+        "events": [{"name": "exception", "attributes": {"exception.message": "no"}}],
+        **changes,
+    }
+
+
+def test_phoenix_spans_come_in_pages_and_a_trace_without_any_is_named() -> None:
+    def script(_method: str, path: str, query: Mapping[str, list[str]], _body: Any) -> Answer:
+        if path.endswith("/traces"):
+            assert query["start_time"] == ["2026-11-30T12:00:00Z"]
+            assert (query["sort"], query["order"], query["limit"]) == (["start_time"], ["asc"], ["1000"])
+            return {"data": [{"trace_id": "a"}, {"trace_id": "b"}], "next_cursor": None}
+        assert path == "/root/v1/projects/my%20project/spans"
+        if "cursor" in query:
+            return {"data": [phoenix_span("a", 2, parent_id=f"{1:016x}")], "next_cursor": None}
+        return {"data": [phoenix_span("a", 1)], "next_cursor": "more"}
+
+    connector = PhoenixTraces(open_store(script), "my project")
+    (trace, empty) = connector.fetch(["a", "b"])
+    assert [span.span_id for span in trace.spans] == [f"{1:016x}", f"{2:016x}"]
+    assert trace.spans[0].attributes["exception.exception.message"] == "no"
+    assert make_row(trace, {})["output"] == "a"
+    assert empty.spans == []
+    found = failure(lambda: collect(connector))
+    assert (found.code, found.trace_id) == ("trace_without_spans", "b")
+
+
+class LangfuseFake:
+    """Observations in the shape that Langfuse publishes: pages newest first, metadata cut at 200 characters."""
+
+    def __init__(self, observations: list[dict[str, Any]], page_size: int = 1000) -> None:
+        self.observations = sorted(observations, key=lambda one: one["startTime"], reverse=True)
+        self.page_size = page_size
+        self.expanded: list[str] = []
+
+    def __call__(self, method: str, path: str, query: Mapping[str, list[str]], _body: Any) -> Answer:
+        assert (method, path) == ("GET", "/root/api/public/v2/observations")
+        chosen = self.observations
+        if "traceId" in query:
+            chosen = [one for one in chosen if [one["traceId"]] == query["traceId"]]
+        if "fromStartTime" in query:
+            first, last = (datetime.fromisoformat(query[name][0]) for name in ("fromStartTime", "toStartTime"))
+            chosen = [one for one in chosen if first <= datetime.fromisoformat(one["startTime"]) < last]
+        offset = int(query.get("cursor", ["0"])[0])
+        names = query.get("expandMetadata", [""])[0].split(",")
+        self.expanded += [name for name in names if name]
+        page = [self._show(one, query["fields"][0].split(","), names) for one in chosen]
+        page = page[offset : offset + self.page_size]
+        more = {"cursor": str(offset + self.page_size)} if offset + self.page_size < len(chosen) else {}
+        return {"data": page, "meta": more}
+
+    def _show(self, one: dict[str, Any], fields: list[str], names: list[str]) -> dict[str, Any]:
+        core = ("id", "traceId", "startTime", "endTime", "projectId", "parentObservationId", "type")
+        shown = {name: one[name] for name in (core if fields == ["core"] else one) if name in one}
+        if "metadata" in shown:
+            shown["metadata"] = {
+                name: value if name in names else value[:200] for name, value in shown["metadata"].items()
+            }
+        return shown
+
+
+def observation(number: int, trace_id: str, start: datetime, **changes: Any) -> dict[str, Any]:
+    def write(instant: datetime) -> str:
+        return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    return {
+        "id": f"o{number}",
+        "traceId": trace_id,
+        "projectId": "p1",
+        "type": "SPAN",
+        "parentObservationId": None,
+        "startTime": write(start),
+        "endTime": write(start + SECOND),
+        "name": "chat",
+        "level": "DEFAULT",
+        **changes,
+    }
+
+
+def test_langfuse_observations_are_grouped_and_read_whole() -> None:
+    generation = observation(
+        2,
+        "a",
+        START + SECOND,
+        parentObservationId="o1",
+        type="GENERATION",
+        usageDetails={"input": 3, "output": 5, "total": 8},
+        totalCost=0.25,
+        providedModelName="m",
+        level="ERROR",
+    )
+    root = observation(1, "a", START, input="q", output="a", sessionId="s", metadata={"short": "x", "long": "y" * 300})
+    fake = LangfuseFake(
+        [
+            root,
+            generation,
+            observation(3, "a", START + SECOND, parentObservationId="o1", type="EVENT", endTime=None),
+            # Began before the window.
+            observation(4, "b", START - SECOND),
+            observation(5, "b", START + SECOND, parentObservationId="o4"),
+            observation(6, "c", WINDOW.end),
+        ],
+        page_size=2,
+    )
+    connector = LangfuseTraces(open_store(fake), "p1")
+    assert collect(connector) == ["a"]
+    (trace,) = connector.fetch(["a"])
+    assert len(trace.spans) == 3
+    row = make_row(trace, {})
+    assert (row["input"], row["output"]) == ("q", "a")
+    assert (row["usage"]["output_tokens"], row["usage"]["cost_usd"]) == (5, 0.25)
+    assert row["trajectory"]["session_id"] == "s"
+    assert row["metadata"]["attributes"]["metadata.long"] == "y" * 300
+    assert "long" in fake.expanded
+    assert "short" not in fake.expanded
+
+
+def test_langfuse_generation_without_an_end_is_in_progress() -> None:
+    fake = LangfuseFake([observation(1, "a", START, type="GENERATION", endTime=None)])
+    assert failure(lambda: collect(LangfuseTraces(open_store(fake), "p1"))).code == "trace_in_progress"
+
+
+def test_langfuse_keys_of_another_project_read_nothing() -> None:
+    fake = LangfuseFake([observation(1, "a", START)])
+    assert failure(lambda: collect(LangfuseTraces(open_store(fake), "p2"))).code == "location_refused"
+
+
+@pytest.mark.parametrize(
+    ("secret", "header"),
+    [
+        ({"public_key": "pk", "secret_key": "sk"}, "Basic " + base64.b64encode(b"pk:sk").decode()),
+        ({"username": "u", "password": "p"}, "Basic " + base64.b64encode(b"u:p").decode()),
+        ({"token": "t"}, "Bearer t"),
+        ({"token": "t\r\nx: y"}, None),
+        ({"password": "p"}, None),
+        (["token"], None),
+        (None, None),
+    ],
+)
+def test_secret_becomes_a_header_or_nothing(secret: Any, header: str | None) -> None:
+    assert make_authorization(secret) == header
+
+
+def test_retry_after_is_honoured_while_the_pull_has_time() -> None:
+    script = one_by_one(status(429, retry_after="7"), status(429, retry_after="20"), status(503), {})
+    waits = Waits()
+    assert open_store(script, waits).call("/x") == {}
+    assert waits.seconds[:2] == [7.0, 20.0]
+    assert len(waits.seconds) == 3
+
+
+def test_retry_after_that_the_pull_has_no_time_for_fails_the_attempt() -> None:
+    waits = Waits()
+    found = failure(lambda: open_store(always(status(429, retry_after="600")), waits).call("/x"))
+    assert (found.code, waits.seconds) == ("store_unavailable", [])
+    assert "429" in found.detail
+
+
+@pytest.mark.parametrize("answer", [status(503), OutgoingFailedError("no usable answer")])
+def test_store_that_stays_down_is_given_up_after_four_tries(answer: Any) -> None:
+    waits = Waits()
+    assert failure(lambda: open_store(always(answer), waits).call("/x")).code == "store_unavailable"
+    assert len(waits.seconds) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (status(401), "credentials_refused"),
+        (status(403), "credentials_refused"),
+        (status(404), "location_unknown"),
+        (status(302, location="http://169.254.169.254/"), "endpoint_refused"),
+        (status(422), "store_refused"),
+        (OutgoingRefusedError("not public"), "endpoint_refused"),
+        (AnswerTooLargeError("the answer has more than 1 bytes"), "answer_too_large"),
+        (HttpAnswer(200, {}, b"<html>"), "answer_not_usable"),
+    ],
+)
+def test_what_no_other_try_would_change_is_not_tried_again(answer: Any, code: str) -> None:
+    waits = Waits()
+    found = failure(lambda: open_store(always(answer), waits).call("/x"))
+    assert (found.code, waits.seconds) == (code, [])
+    assert "169.254" not in found.detail
+
+
+def test_credentials_are_sent_and_the_path_of_the_endpoint_is_kept() -> None:
+    calls = ScriptedCalls(always({}))
+    store = open_store(always({}), calls=calls, authorization=lambda: "Bearer t")
+    store.call("/x", [("a", "1"), ("a", "2")])
+    store.call("/y", body={})
+    (get, post) = calls.sent
+    assert (get[0], get[1], get[2]["authorization"]) == ("GET", "/root/x?a=1&a=2", "Bearer t")
+    assert (post[0], post[1], post[2]["content-type"]) == ("POST", "/root/y", "application/json")
+
+
+@pytest.mark.parametrize("tokens", [["1", "1"], ["1", "2", "1"]])
+def test_page_token_that_repeats_fails_the_attempt(tokens: list[str]) -> None:
+    left = iter(tokens)
+
+    def script(*_call: Any) -> Answer:
+        return {"traces": [{"trace_id": "tr-1"}], "next_page_token": next(left)}
+
+    assert failure(lambda: collect(MlflowTraces(open_store(script), "7"))).code == "pages_never_end"
+
+
+def test_pages_that_never_end_fail_the_attempt() -> None:
+    script = one_by_one(*({"traces": [], "next_page_token": f"t{number}"} for number in range(2000)))
+    found = failure(lambda: collect(MlflowTraces(open_store(script), "7")))
+    assert found.code == "pages_never_end"
+
+
+def test_pull_ends_with_its_deadline() -> None:
+    found = failure(lambda: open_store(always({}), seconds=-1).call("/x"))
+    assert found.code == "pull_timeout"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        {"traces": [{}]},
+        {"traces": 7},
+        {"traces": [{"trace_id": "tr-1"}], "next_page_token": 7},
+    ],
+)
+def test_answer_of_another_shape_fails_the_attempt(answer: Any) -> None:
+    found = failure(lambda: collect(MlflowTraces(open_store(always(answer)), "7")))
+    assert found.code in ("answer_not_usable", "trace_without_spans", "pages_never_end")
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        {},
+        {"context": {"trace_id": "a", "span_id": "1"}},
+        phoenix_span("a", 1, start_time="yesterday"),
+        phoenix_span("a", 1, attributes=[1]),
+        {"context": None},
+    ],
+)
+def test_span_of_another_shape_fails_the_attempt_and_quotes_nothing(span: Any) -> None:
+    def script(_method: str, path: str, *_rest: Any) -> Answer:
+        return {"data": [{"trace_id": "a"}] if path.endswith("/traces") else [span], "next_cursor": None}
+
+    found = failure(lambda: collect(PhoenixTraces(open_store(script), "p")))
+    assert found.code in ("answer_not_usable", "trace_without_spans")
+    assert "yesterday" not in found.detail
