@@ -269,3 +269,9 @@ def age_columns() -> Mapping[str, str]:
 def context() -> Callable[[float], Deadline]:
     """Return a function that makes the deadline of an invocation with so many seconds left."""
     return lambda seconds: Deadline.of_invocation(Context(seconds))
+
+
+@pytest.fixture
+def inserts() -> Mapping[str, str]:
+    """Return the statement that inserts a row into each table."""
+    return INSERTS
