@@ -1,18 +1,68 @@
-"""Rows from columns all of which have a value in every row: what becomes of each column is the same for all of them.
+"""Rows from columns: what becomes of each column is the same for all rows of a batch, so they are written together.
 
 A batch in which something is missing, or has a type that a field does not have, goes row by row instead; a batch that
 is taken here comes out as it would there.
 """
 
-from collections.abc import Sequence
-from itertools import repeat
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import orjson
-from records.canonical_json import SORTED, is_order_unsure
+import pyarrow.types as pt
 from records.field_types import ID_CHARACTERS_MAX
 from records.row_assembly import INTEGER_ID, RowOrigin
 from records.row_fields import RowPlan
+
+from dataset_conversion.column_texts import Array, Text, count_nulls, join, pc, read_content, write_members
+from dataset_conversion.column_values import Converter, StructConverter
+
+type Members = list[tuple[str, Text]]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnText:
+    """A column as canonical JSON.
+
+    Parameters
+    ----------
+    text
+        Of its values.
+    members
+        Of the members of its structs, where no struct is null; ``None`` for all other columns.
+    is_integer
+        It holds integers.
+    """
+
+    text: Text
+    members: Members | None
+    is_integer: bool
+
+    @classmethod
+    def of(cls, converter: Converter, array: Array) -> "ColumnText":
+        """Write a column.
+
+        Raises
+        ------
+        dataset_conversion.column_values.ValueProblemError, orjson.JSONEncodeError
+            See `dataset_conversion.column_values.Converter.write`.
+        """
+        if isinstance(converter, StructConverter) and not array.null_count:
+            members = converter.write_parts(array)
+            return cls(write_members(members), members, is_integer=False)
+        return cls(converter.write(array), None, pt.is_integer(array.type))
+
+    @property
+    def null_count(self) -> int:
+        """Rows without a value."""
+        return count_nulls(self.text)
+
+
+class AlikeRows(NamedTuple):
+    """What `records.canonical_rows.CanonicalRows.add_alike` takes."""
+
+    record_ids: list[str]
+    piece: bytes
+    origin: RowOrigin
 
 
 class ColumnRows:
@@ -20,76 +70,80 @@ class ColumnRows:
 
     Parameters
     ----------
-    names
-        The columns that have values.
     plan
         What becomes of them; `records.row_fields.RowPlan.is_straight` holds.
     """
 
-    def __init__(self, names: Sequence[str], plan: RowPlan) -> None:
-        field_of = dict(plan.moves)
-        self._fields = [field_of.get(name, name) for name in names if name not in plan.extras]
-        self._is_extra = [name in plan.extras for name in names]
-        self._extras = [name for name in names if name in plan.extras]
+    def __init__(self, plan: RowPlan) -> None:
+        self._field_of = dict(plan.moves)
+        self._extras = plan.extras
         self._origin = RowOrigin(plan.id_pointer, plan.names_added, plan.aliases)
 
-    def write_all(self, columns: Sequence[list[Any]]) -> tuple[list[str], list[bytes], RowOrigin] | None:
-        """Return ids, canonical texts and origin of the rows; ``None`` when they have to go one by one.
+    def write_all(self, columns: Mapping[str, ColumnText]) -> AlikeRows | None:
+        """Return rows that became canonical in the same way; ``None`` when they have to go one by one.
 
         Parameters
         ----------
         columns
-            Their values, in the order of the names; ``None`` occurs in extra columns only.
-
-        Raises
-        ------
-        orjson.JSONEncodeError
-            The rows have to go one by one, too.
+            By name.
         """
-        pairs = list(zip(self._is_extra, columns, strict=True))
-        members = dict(zip(self._fields, (column for is_extra, column in pairs if not is_extra), strict=True))
-        ids, origin = self._read_ids(members["id"])
-        if ids is None or not self._have_types(members):
+        fields = {self._field_of.get(name, name): columns[name] for name in columns if name not in self._extras}
+        ids, origin = self._read_ids(fields["id"])
+        metadata = fields.pop("metadata", None)
+        if ids is None or any(column.null_count for column in fields.values()):
             return None
-        members["id"] = ids
-        if self._extras:
-            metadata = self._gather_metadata(
-                members.get("metadata"), [column for is_extra, column in pairs if is_extra]
-            )
-            if metadata is None:
+        texts = {field: column.text for field, column in fields.items()}
+        texts["id"] = ['"', ids, '"']
+        if "context" in texts and not _begins(texts["context"], "["):
+            return None
+        if metadata is not None or self._extras:
+            members = self._gather_metadata(metadata, columns)
+            if members is None:
                 return None
-            members["metadata"] = metadata
-        fields = tuple(members)
-        rows = [dict(zip(fields, row, strict=True)) for row in zip(*members.values(), strict=True)]
-        texts = list(map(orjson.dumps, rows, repeat(None), repeat(SORTED)))
-        return None if any(map(is_order_unsure, texts)) else (ids, texts, origin)
+            texts["metadata"] = members
+        rows = join([*write_members(list(texts.items())), "\n"])
+        return AlikeRows(ids.to_pylist(), read_content(rows), origin)
 
-    def _read_ids(self, column: list[Any]) -> tuple[list[str] | None, RowOrigin]:
-        kinds = set(map(type, column))
-        if kinds == {int}:
-            changes = (*self._origin.changes, INTEGER_ID)
-            return list(map(str, column)), RowOrigin(self._origin.id_pointer, self._origin.names_added, changes)
-        if kinds != {str} or not all(0 < size <= ID_CHARACTERS_MAX for size in map(len, column)):
-            return None, self._origin
-        return column, self._origin
+    def _read_ids(self, column: ColumnText) -> tuple[Array | None, RowOrigin]:
+        origin = self._origin
+        if column.is_integer:
+            ids = column.text[0]
+            return ids, RowOrigin(origin.id_pointer, origin.names_added, (*origin.changes, INTEGER_ID))
+        match column.text:
+            case ['"', ids, '"'] if not isinstance(ids, str) and b"\\" not in read_content(ids):
+                sizes = pc.min_max(pc.utf8_length(ids)).as_py()
+                return (ids, origin) if sizes["min"] > 0 and sizes["max"] <= ID_CHARACTERS_MAX else (None, origin)
+            case _:
+                return None, origin
 
-    @staticmethod
-    def _have_types(members: dict[str, list[Any]]) -> bool:
-        return all(
-            set(map(type, members[field])) == {kind}
-            for field, kind in (("context", list), ("metadata", dict))
-            if field in members
-        )
+    def _gather_metadata(self, given: ColumnText | None, columns: Mapping[str, ColumnText]) -> Text | None:
+        if not self._extras:
+            if given is None or given.null_count or not _begins(given.text, "{"):
+                return None
+            return given.text
+        if given is not None and given.members is None:
+            return None
+        members = [] if given is None else list(given.members or ())
+        extras: Members = [(name, columns[name].text) for name in self._extras]
+        if {name for name, _ in members} & {*self._extras}:
+            return None
+        # A row without any of them has no metadata at all.
+        if given is None and not _is_any_there([text for _, text in extras]):
+            return None
+        return write_members(members + extras)
 
-    def _gather_metadata(self, given: list[Any] | None, columns: list[list[Any]]) -> list[dict[str, Any]] | None:
-        names = self._extras
-        extras = [
-            {name: value for name, value in zip(names, row, strict=True) if value is not None}
-            for row in zip(*columns, strict=True)
-        ]
-        if given is None:
-            # A row without any of them has no metadata at all.
-            return extras if all(extras) else None
-        gathered = [own | extra for own, extra in zip(given, extras, strict=True)]
-        sizes = zip(map(len, gathered), map(len, given), map(len, extras), strict=True)
-        return gathered if all(size == own + extra for size, own, extra in sizes) else None
+
+def _begins(text: Text, bracket: str) -> bool:
+    """Tell whether each row's JSON begins with a bracket: is a list, or an object."""
+    first = text[0]
+    return first.startswith(bracket) if isinstance(first, str) else pc.all(pc.starts_with(first, bracket)).as_py()
+
+
+def _is_any_there(texts: list[Text]) -> bool:
+    """Tell whether each row has at least one of the texts."""
+    there = join(texts[0]).is_valid()
+    for text in texts[1:]:
+        if not count_nulls(text):
+            return True
+        there = pc.or_(there, join(text).is_valid())
+    return bool(pc.all(there).as_py())

@@ -19,10 +19,21 @@ from typing import Any, Literal, override
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
-from records.canonical_json import NotCanonicalError, canonical_float
+from records.canonical_json import NotCanonicalError, canonical_float, write_prepared
 from records.json_pointer import read_pointer, write_pointer
 from records.row_errors import Reason
 
+from dataset_conversion.column_texts import (
+    Text,
+    join,
+    offsets_from_zero,
+    read_content,
+    write_floats,
+    write_lists,
+    write_members,
+    write_strings,
+    write_values,
+)
 from dataset_conversion.json_text import JsonTextReader
 from dataset_conversion.parquet_refusal import ParquetRefusedError, corrupt
 from dataset_conversion.parquet_schema import Leaf
@@ -79,6 +90,18 @@ class Converter(ABC):
         """Tell whether Arrow's own conversion to Python gives the same values."""
         return False
 
+    def write(self, array: Array) -> Text:
+        """Return the values of `array` as canonical JSON, null for nulls.
+
+        Raises
+        ------
+        ValueProblemError
+            See `values`.
+        orjson.JSONEncodeError
+            A value has no JSON text.
+        """
+        return [write_values(None if value is None else write_prepared(value) for value in self.values(array))]
+
     def least_bytes(self, array: Array) -> int:
         """Return a number of bytes that the values take at least in canonical JSON."""
         return len(array) - array.null_count
@@ -94,6 +117,10 @@ class _Plain(Converter):
     @override
     def is_plain(self, array: Array) -> bool:
         return True
+
+    @override
+    def write(self, array: Array) -> Text:
+        return [array.cast(pa.string())]
 
 
 class _Text(Converter):
@@ -118,6 +145,13 @@ class _Text(Converter):
         return not _has_nul(array)
 
     @override
+    def write(self, array: Array) -> Text:
+        text = write_strings(array)
+        if text is None:
+            raise ValueProblemError("nul", "a NUL character")
+        return text
+
+    @override
     def least_bytes(self, array: Array) -> int:
         return pc.sum(pc.binary_length(array)).as_py() or 0
 
@@ -134,6 +168,10 @@ class _Cast(Converter):
         return self._converter.values(self._cast(array))
 
     @override
+    def write(self, array: Array) -> Text:
+        return self._converter.write(self._cast(array))
+
+    @override
     def least_bytes(self, array: Array) -> int:
         return self._converter.least_bytes(self._cast(array))
 
@@ -148,6 +186,13 @@ class _JsonText(Converter):
     def values(self, array: Array) -> list[Any]:
         values: list[Any] = array.to_pylist()
         return [None if value is None else self._read(value) for value in values]
+
+    @override
+    def write(self, array: Array) -> Text:
+        # What is replaced is counted where values are read.
+        if rb"\u0000" in read_content(array.cast(pa.string())):
+            raise ValueProblemError("nul", "a NUL character")
+        return super().write(array)
 
     def _read(self, text: str) -> Any:
         reading = self._reader.read(text, self._depth)
@@ -190,6 +235,11 @@ class _Float(Converter):
         is_plain = pc.and_(pc.is_finite(array), pc.not_equal(pc.floor(array), array))
         return bool(pc.all(is_plain).as_py()) and pc.min(pc.abs(array)).as_py() >= 1e-5
 
+    @override
+    def write(self, array: Array) -> Text:
+        texts = write_floats(array)
+        return super().write(array) if texts is None else [texts]
+
 
 class _ByValue(Converter):
     """One Python function for each value that is not null."""
@@ -229,15 +279,24 @@ class _Time(Converter):
 
     @override
     def values(self, array: Array) -> list[Any]:
+        suffix = self._suffix
+        return [text and text + suffix for text in self._write_checked(array).to_pylist()]
+
+    @override
+    def write(self, array: Array) -> Text:
+        return ['"', self._write_checked(array), f'{self._suffix}"']
+
+    def _write_checked(self, array: Array) -> Array:
         bounds = pc.min_max(array.cast(self._integer)).as_py()
         if bounds["min"] is not None and not (self._least <= bounds["min"] and bounds["max"] <= self._most):
             message = "a date or time outside of the years 0001 to 9999, which RFC 3339 cannot write"
             raise ValueProblemError("timestamp_range", message)
-        suffix = self._suffix
-        return [text and text + suffix for text in self._write(array).to_pylist()]
+        return self._write(array)
 
 
-class _Struct(Converter):
+class StructConverter(Converter):
+    """Objects, without the members that are null."""
+
     def __init__(self, members: list[tuple[str, Converter]]) -> None:
         self._names = [name for name, _ in members]
         self._members = members
@@ -260,6 +319,21 @@ class _Struct(Converter):
             for row in zip(*columns, strict=True)
         ]
         return _with_nulls(rows, array)
+
+    @override
+    def write(self, array: Array) -> Text:
+        return _null_as(array, write_members(self.write_parts(array)))
+
+    def write_parts(self, array: Array) -> list[tuple[str, Text]]:
+        """Return the names and texts of the members.
+
+        Raises
+        ------
+        ValueProblemError, orjson.JSONEncodeError
+            See `write`.
+        """
+        parts = zip(self._members, self._parts(array), strict=True)
+        return [(name, converter.write(part)) for (name, converter), part in parts]
 
     @override
     def is_plain(self, array: Array) -> bool:
@@ -290,6 +364,11 @@ class _List(Converter):
         except ValueProblemError as problem:
             raise _find_item(self._items, items) if len(array) == 1 else problem from None
         return _cut(flat, offsets, array)
+
+    @override
+    def write(self, array: Array) -> Text:
+        offsets, items = offsets_from_zero(array)
+        return _null_as(array, write_lists(offsets, self._items.write(items)))
 
     @override
     def is_plain(self, array: Array) -> bool:
@@ -353,6 +432,11 @@ def _with_nulls(values: list[Any], array: Array) -> list[Any]:
     if not array.null_count:
         return values
     return [value if is_valid else None for value, is_valid in zip(values, array.is_valid().to_pylist(), strict=True)]
+
+
+def _null_as(array: Array, text: Text) -> Text:
+    """Return a text that is null where a value is."""
+    return text if not array.null_count else [pc.if_else(array.is_valid(), join(text), None)]
 
 
 def _find_item(converter: Converter, items: Array) -> ValueProblemError:
@@ -542,7 +626,9 @@ class ConverterFactory:
             message = f"columns are nested more than {self._depth} deep: flatten them"
             raise ParquetRefusedError("depth", message, write_pointer(path[:1]))
         if pt.is_struct(data_type):
-            return _Struct([(field.name, self.make((*path, field.name), field.type, level)) for field in data_type])
+            return StructConverter(
+                [(field.name, self.make((*path, field.name), field.type, level)) for field in data_type]
+            )
         if pt.is_map(data_type):
             # A level more than an object takes: keys that repeat make it a list of pairs.
             keys = self._make(data_type.key_type, path, level + 1)

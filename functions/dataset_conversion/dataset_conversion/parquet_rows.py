@@ -5,7 +5,7 @@ Runs in a process whose memory and time are bounded, because the decoder may be 
 
 import mmap
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,9 +18,9 @@ from records.limits import Limits
 from records.manifest import Notes
 from records.row_assembly import ReadyRow, RowAssembly, RowRefusedError
 from records.row_errors import ErrorCollector
-from records.row_fields import RowPlan, RowProblem
+from records.row_fields import RowProblem
 
-from dataset_conversion.column_rows import ColumnRows
+from dataset_conversion.column_rows import AlikeRows, ColumnRows, ColumnText
 from dataset_conversion.column_values import (
     Array,
     Converter,
@@ -38,7 +38,8 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _BATCH_ROWS, _BATCH_ROWS_AMPLIFIED, _BATCH_ROWS_FEW = 1024, 256, 16
 _AMPLIFYING_BYTES, _AMPLIFYING_BYTES_MUCH = 128 * 1024, 16 * 1024 * 1024
 _BATCH_VALUES = 262_144
-_BATCHES_BETWEEN_RELEASES = 16
+_COMBINED_BYTES = 1024 * 1024
+_BATCHES_BETWEEN_RELEASES = 4
 _DECODED_FACTOR = 4
 
 
@@ -106,7 +107,7 @@ class _RowConversion:
         self._assembly = RowAssembly(mapping)
         self._json_reader = JsonTextReader(nul)
         self._nul: Literal["refuse", "replace"] = nul
-        self._column_rows: dict[tuple[str, ...], tuple[ColumnRows, RowPlan] | None] = {}
+        self._column_rows: dict[tuple[str, ...], ColumnRows | None] = {}
         self._factories: list[ConverterFactory] = []
 
     def run(self, buffer: Any) -> tuple[CanonicalRows, Notes]:
@@ -152,7 +153,7 @@ class _RowConversion:
         size = self._batch_rows()
         batches = file.iter_batches(batch_size=size, use_threads=False)
         if not any(leaf.physical_type is PhysicalType.INT96 for leaf in self._inspection.leaves):
-            for batch in batches:
+            for batch in _combine(batches) if size < _BATCH_ROWS else batches:
                 yield [_Part(column, array) for column, array in zip(columns, batch.columns, strict=True)]
             return
         # INT96 reaches further than nanoseconds of 64 bits do, and the decoder wraps around silently. Microseconds do
@@ -176,6 +177,8 @@ class _RowConversion:
 
     def _convert_batch(self, parts: list[_Part], before: int) -> None:
         self._check_decoded_size(parts)
+        if self._add_alike(before + 1, parts):
+            return
         problems: dict[int, list[RowProblem]] = {}
         names: list[str] = []
         columns: list[list[Any]] = []
@@ -183,8 +186,6 @@ class _RowConversion:
             if converter is not None:
                 names.append(name)
                 columns.append(_read_column(name, converter, array, problems))
-        if not problems and self._add_alike(before + 1, names, columns):
-            return
         ready_rows: list[ReadyRow] = []
         for position, row in enumerate(zip(*columns, strict=True)):
             members = {name: value for name, value in zip(names, row, strict=True) if value is not None}
@@ -193,32 +194,31 @@ class _RowConversion:
                 ready_rows.append(ready)
         self._rows.add(ready_rows)
 
-    def _add_alike(self, first: int, names: list[str], columns: list[list[Any]]) -> bool:
+    def _add_alike(self, first: int, parts: list[_Part]) -> bool:
         """Add the rows of a batch if what becomes of its columns is the same for all of them."""
-        size = len(columns[0]) if columns else 0
-        nulls = [column.count(None) for column in columns]
-        present = [name for name, null in zip(names, nulls, strict=True) if null < size]
-        if not present:
-            return False
-        key = tuple(present)
-        if key not in self._column_rows:
-            plan = self._assembly.plan(dict.fromkeys(key, True))
-            self._column_rows[key] = (ColumnRows(key, plan), plan) if plan.is_straight(key) else None
-        found = self._column_rows[key]
-        if found is None:
-            return False
-        column_rows, plan = found
-        if any(null and null < size and name not in plan.extras for name, null in zip(names, nulls, strict=True)):
-            return False
         try:
-            alike = column_rows.write_all([column for column, null in zip(columns, nulls, strict=True) if null < size])
-        except orjson.JSONEncodeError:
+            alike = self._write_alike(parts)
+        except (ValueProblemError, pa.ArrowInvalid, pa.ArrowNotImplementedError, orjson.JSONEncodeError):
             return False
         if alike is None:
             return False
-        record_ids, texts, origin = alike
-        self._rows.add_alike(first, record_ids, b"\n".join([*texts, b""]), origin)
+        self._rows.add_alike(first, alike.record_ids, alike.piece, alike.origin)
         return True
+
+    def _write_alike(self, parts: list[_Part]) -> AlikeRows | None:
+        columns: dict[str, ColumnText] = {}
+        for (name, converter), array in parts:
+            if converter is not None:
+                array.validate(full=True)
+                column = ColumnText.of(converter, array)
+                if column.null_count < len(array):
+                    columns[name] = column
+        names = tuple(columns)
+        if names not in self._column_rows:
+            plan = self._assembly.plan(dict.fromkeys(names, True))
+            self._column_rows[names] = ColumnRows(plan) if plan.is_straight(names) else None
+        rows = self._column_rows[names]
+        return None if rows is None else rows.write_all(columns)
 
     def _assemble(self, number: int, members: dict[str, Any], problems: list[RowProblem]) -> ReadyRow | None:
         try:
@@ -262,6 +262,22 @@ def _open(buffer: Any, **options: Any) -> Any:
         arrow_extensions_enabled=False,
         **options,
     )
+
+
+def _combine(batches: Iterable[Any]) -> Iterator[Any]:
+    """Put small batches together that were decoded apart, because what they decode to could have been large."""
+    held: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if size > _COMBINED_BYTES or rows > _BATCH_ROWS - held[0].num_rows:
+            yield pa.concat_batches(held)
+            held.clear()
+            rows = size = 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _read_column(name: str, converter: Converter, array: Array, problems: dict[int, list[RowProblem]]) -> list[Any]:

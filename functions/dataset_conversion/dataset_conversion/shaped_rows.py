@@ -125,7 +125,7 @@ class _Numbers:
         """
         values: list[Any] = list(map(self._read, rows))
         numbers = values if self._is_always else [value for value in values if type(value) in {int, float}]
-        if int in set(map(type, numbers)) and not (INTEGER_MIN <= min(numbers) and max(numbers) <= INTEGER_MAX):
+        if int in set(map(type, numbers)) and not (min(numbers) >= INTEGER_MIN and max(numbers) <= INTEGER_MAX):
             raise NotCanonicalError("integer_range", "a number may be an integer beyond 64 bits")
         text = _ENCODER.encode(numbers)
         if not any(map(text.__contains__, _UNUSUAL)):
