@@ -10,6 +10,7 @@ from evalward.configuration import read_environment
 from evalward.pending_writes import KeyKeeper
 from evalward.resources.claims import Claims
 from evalward.resources.datasets import Datasets
+from evalward.resources.failures import Failures
 from evalward.resources.imports import Imports
 from evalward.resources.keys import Keys
 from evalward.resources.projects import Projects
@@ -123,6 +124,11 @@ class Client:
         return Webhooks(self.transport)
 
     @cached_property
+    def failures(self) -> Failures:
+        """What went wrong, grouped."""
+        return Failures(self.transport)
+
+    @cached_property
     def claims(self) -> Claims:
         """Writes without an outcome."""
         return Claims(self.transport)
@@ -134,6 +140,10 @@ class Client:
     def health(self) -> JsonObject:
         """Tell the service's version, whether its database answers, and the limits."""
         return cast("JsonObject", self.transport.get("/healthz").json())
+
+    def doctor(self) -> JsonObject:
+        """Return the checks of the installation: `checks`, each healthy or unhealthy, with what to do."""
+        return cast("JsonObject", self.transport.get("/doctor/jobengine-web/checks").json())
 
     def evaluators(self) -> JsonObject:
         """Return the catalogue of evaluators with the JSON Schemas of their parameters."""

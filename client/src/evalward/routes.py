@@ -1,4 +1,4 @@
-"""The operations this client knows, by their ids. A test holds the table to the API's own."""
+"""The operations below /v1 by their ids. A test holds the table to the API's own."""
 
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -16,6 +16,8 @@ ROUTES: dict[str, str] = {
     "datasets.upload": "POST /v1/projects/{project}/datasets",
     "evaluate": "POST /v1/projects/{project}/evaluate",
     "evaluators.list": "GET /v1/evaluators",
+    "failures.list": "GET /v1/projects/{project}/failures",
+    "failures.resolve": "POST /v1/projects/{project}/failures/{failure}/resolve",
     "imports.get": "GET /v1/projects/{project}/imports/{import}",
     "imports.list": "GET /v1/projects/{project}/imports",
     "installation_claims.list": "GET /v1/idempotency-claims",

@@ -1,11 +1,13 @@
 """Commands about the installation as a whole."""
 
+import json
 from typing import Annotated
 
 import typer
 
+from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.options import AsJson, Limit
-from evalward.command_line.output import show_list
+from evalward.command_line.output import print_table, say, show, show_list
 from evalward.command_line.session import open_session, take
 
 
@@ -28,3 +30,25 @@ def list_audit_events(
         items, is_cut = take(session.client.each_audit_event(project=project), limit)
     names = ("at", "principal", "operation", "outcome", "project", "request_id")
     show_list(items, {name: name for name in names}, is_cut=is_cut)
+
+
+def run_doctor(as_json: AsJson = False) -> None:
+    """Check the installation: queues of work, budgets, retention, cursors. Exits with 4 when something is unhealthy."""
+    del as_json
+    with open_session() as session:
+        answer = session.client.doctor()
+    checks = answer["checks"]
+    unhealthy = [check for check in checks if check["status"] != "healthy"]
+
+    def summary() -> None:
+        print_table(
+            ["check", "status", "what it found"],
+            [[check["id"], check["status"], check["summary"]] for check in checks],
+        )
+        for check in unhealthy:
+            say(f"{check['id']}: {check['remediation']}")
+            say(f"  {json.dumps(check['evidence'], ensure_ascii=False)}")
+
+    show(answer, summary)
+    if unhealthy:
+        raise typer.Exit(ExitCode.UNHEALTHY)

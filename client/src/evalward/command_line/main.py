@@ -9,6 +9,7 @@ import typer
 from evalward.command_line import (
     claims,
     datasets,
+    failures,
     imports,
     installation,
     keys,
@@ -57,8 +58,10 @@ app.add_typer(imports.app, name="imports", help="Files in the bucket on their wa
 app.add_typer(runs.app, name="runs", help="Evaluate datasets, read reports, compare.")
 app.add_typer(sources.app, name="sources", help="Scheduled pulls of traces, and their windows.")
 app.add_typer(webhooks.app, name="webhooks", help="Endpoints that are told what happened.")
+app.add_typer(failures.app, name="failures", help="What went wrong, grouped by cause.")
 app.add_typer(claims.app, name="claims", help="Keyed writes without an outcome, on the service.")
 app.add_typer(pending.app, name="pending", help="Interrupted writes whose keys are kept on this machine.")
+app.command("doctor")(installation.run_doctor)
 app.command("evaluators")(installation.list_evaluators)
 app.command("audit")(installation.list_audit_events)
 
