@@ -5,8 +5,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from aws_lambda_powertools import Logger
 from coordination.clock import Deadline
 from coordination.ports.remote_calls import CallFailedError
+
+logger = Logger(child=True)
 
 MAX_CALLS = 5
 """Calls for one answer in one invocation."""
@@ -65,7 +68,7 @@ class PatientCalls:
             if left < _LEAST_SECONDS:
                 break
             try:
-                return call(left)
+                return _call(call, left)
             except CallFailedError as error:
                 failure = error
                 if not error.may_pass or number == MAX_CALLS:
@@ -96,3 +99,15 @@ class PatientCalls:
                 return now < began + PATIENCE_SECONDS
             self._is_stopped.wait(left)
         return False
+
+
+def _call[Result](call: Callable[[float], Result], seconds: float) -> Result:
+    """Call, and take whatever nobody has thought of for a failure of this call alone: the run goes on."""
+    try:
+        return call(seconds)
+    except CallFailedError:
+        raise
+    except Exception as error:
+        # Neither its message nor its traceback: they may quote what was sent or answered.
+        logger.error("a call failed in an unforeseen way", extra={"kind": type(error).__name__})
+        raise CallFailedError(f"the call failed ({type(error).__name__})") from error

@@ -81,6 +81,7 @@ class LanguageModels:
             It did not answer, or refused.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         try:
             answer: Any = _make_client(timeout_seconds).converse(modelId=model, **request)
@@ -101,5 +102,5 @@ class LanguageModels:
             ) from error
         except BotoCoreError as error:
             raise CallFailedError(f"the model did not answer ({type(error).__name__})", may_pass=True) from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (ResponseParserError, KeyError, TypeError, ValueError) as error:
             raise CallFailedError("the model's answer is not that of Converse") from error
