@@ -1,5 +1,6 @@
 """Lambda functions of others."""
 
+from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,9 @@ class Functions:
 
         try:
             answer = _make_client(timeout_seconds).invoke(FunctionName=function, Payload=payload)
-            content = answer["Payload"].read(max_bytes + 1)
+            # Closed also when it is not read to its end: the connection would stay open for nobody.
+            with closing(answer["Payload"]) as body:
+                content = body.read(max_bytes + 1)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "unknown")
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
