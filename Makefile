@@ -63,6 +63,10 @@ test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
 		echo "$$program is not installed: the tests marked so are LEFT OUT (apt-get install $$program)"; left="$$left and not $$program"; }; done; \
 	.venv/bin/pytest -m "$${left# and }"
 
+.PHONY: chaos
+chaos: setup ## the tests of crashes in their long form: runs of 100,000 records (RECORDS=..., SEED=...)
+	@EVALWARD_CHAOS_RECORDS=$(or $(RECORDS),100000) EVALWARD_CHAOS_SEED=$(or $(SEED),6) .venv/bin/pytest tests/chaos tests/e2e/test_crashes.py
+
 .PHONY: check
 check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/ruff format --check .
@@ -70,6 +74,16 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/basedpyright
 	@.venv/bin/lint-imports
 	@.venv/bin/squawk layers/coordination/src/coordination/sql/migrations/*.sql
+
+.local/template/.ready: $(UV) tests/template/uv.lock
+	@echo "setting up .local/template (cfn-lint, checkov)"
+	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/template $(UV) sync --frozen --quiet --project tests/template
+	@touch $@
+
+.PHONY: lint-template
+lint-template: .local/template/.ready ## cfn-lint with its serverless rules and checkov over template.yaml (exceptions: .cfnlintrc.yaml, .checkov.yaml)
+	@.local/template/bin/cfn-lint
+	@.local/template/bin/checkov --config-file .checkov.yaml
 
 .PHONY: bench
 bench: setup ## measure beside the peers (quiet machine, redis-server), write docs/benchmarks.*
