@@ -68,8 +68,8 @@ def test_a_function_is_complete(function_id: str) -> None:
 @pytest.mark.parametrize("function_id", FUNCTIONS)
 def test_a_function_has_an_alarm_on_its_errors(function_id: str) -> None:
     dimension = {"Name": "FunctionName", "Value": {"Ref": function_id}}
-    alarms = [alarm for alarm in resources_of("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == "Errors"]
-    assert any(alarm["Dimensions"] == [dimension] for alarm in alarms)
+    alarms = [alarm for alarm in resources_of("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == "Errors"]
+    assert any(alarm.get("Dimensions") == [dimension] for alarm in alarms)
 
 
 @pytest.mark.parametrize("function_id", FUNCTIONS)
@@ -111,6 +111,7 @@ def test_the_migration_gets_its_own_settings_only() -> None:
 @pytest.mark.parametrize("function_id", [name for name in FUNCTIONS if name != "SchemaMigrationFunction"])
 def test_a_function_gets_its_settings_and_waits_for_the_migration(function_id: str) -> None:
     assert {
+        "EVALWARD_DATABASE_HOST",
         "EVALWARD_DATABASE_SECRET_ARN",
         "EVALWARD_IDEMPOTENCY__MAX_BYTES",
         "EVALWARD_IDEMPOTENCY__MAX_RECORDS",
@@ -162,7 +163,7 @@ def test_a_queue_has_its_limits_and_a_watched_dead_letter_queue(name: str) -> No
     }
     assert dead_letter_queue["MessageRetentionPeriod"] == FOURTEEN_DAYS
     dimension = {"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{name}DeadLetterQueue", "QueueName"]}}
-    assert any(alarm["Dimensions"] == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
+    assert any(alarm.get("Dimensions") == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
 
 
 def test_the_delivery_queue_holds_a_message_longer_than_the_function_works_on_it() -> None:
@@ -174,7 +175,7 @@ def test_the_delivery_queue_holds_a_message_longer_than_the_function_works_on_it
     }
     assert properties_of("DeliveryDeadLetterQueue")["MessageRetentionPeriod"] == FOURTEEN_DAYS
     dimension = {"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeliveryDeadLetterQueue", "QueueName"]}}
-    assert any(alarm["Dimensions"] == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
+    assert any(alarm.get("Dimensions") == [dimension] for alarm in resources_of("AWS::CloudWatch::Alarm").values())
     assert source["EventSourceArn"] == {"Fn::GetAtt": ["DeliveryQueue", "Arn"]}
     assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
 
@@ -241,7 +242,60 @@ def test_each_route_calls_its_function() -> None:
     }
     assert set(routes) == set(expected)
     for route, function_id in expected.items():
-        assert f"/${{{function_id}.Arn}}/" in routes[route]
+        # The API is called by its alias, whose environments may be kept warm.
+        target = "ApiFunctionAliaslive" if function_id == "ApiFunction" else f"{function_id}.Arn"
+        assert f"/${{{target}}}/" in routes[route]
+    assert properties_of("ApiFunctionAliaslive")["FunctionName"] == {"Ref": "ApiFunction"}
+
+
+@pytest.mark.parametrize("function_id", FUNCTIONS)
+def test_throttles_of_a_function_are_watched_and_only_the_hot_path_is_never_traced(function_id: str) -> None:
+    metrics = [one["MetricStat"]["Metric"] for one in properties_of("ThrottleAlarm")["Metrics"] if "MetricStat" in one]
+    watched = [metric["Dimensions"][0]["Value"]["Ref"] for metric in metrics if metric["MetricName"] == "Throttles"]
+    assert function_id in watched
+    assert ("TracingConfig" in properties_of(function_id)) == (function_id != "ApiFunction")
+
+
+def test_what_costs_by_itself_is_made_only_when_it_is_asked_for() -> None:
+    asked_for = {
+        "AWS::CloudFront::Distribution",
+        "AWS::EC2::SecurityGroup",
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::VPCEndpoint",
+        "AWS::KMS::Key",
+        "AWS::RDS::DBCluster",
+        "AWS::RDS::DBClusterParameterGroup",
+        "AWS::RDS::DBInstance",
+        "AWS::RDS::DBProxy",
+        "AWS::RDS::DBProxyTargetGroup",
+        "AWS::RDS::DBSubnetGroup",
+    }
+    conditional = {resource["Type"] for resource in TEMPLATE.resources.values() if "Condition" in resource}
+    assert conditional - {"AWS::IAM::Role", "AWS::CloudWatch::Alarm"} == asked_for
+    for logical_id, resource in TEMPLATE.resources.items():
+        assert ("Condition" in resource) or resource["Type"] not in asked_for, logical_id
+    for name in ("CreateDatabase", "CreateDatabaseProxy", "CreateVpcEndpoints", "CreateEncryptionKey", "Tracing"):
+        assert TEMPLATE.parameters[name]["Default"] == "false"
+
+
+def test_everything_that_holds_data_takes_the_key_of_the_deployment() -> None:
+    keys = {
+        "AWS::Logs::LogGroup": "KmsKeyId",
+        "AWS::SQS::Queue": "KmsMasterKeyId",
+        "AWS::SecretsManager::Secret": "KmsKeyId",
+        "AWS::RDS::DBCluster": "KmsKeyId",
+    }
+    for kind, name in keys.items():
+        for logical_id, properties in resources_of(kind).items():
+            assert properties[name]["Fn::If"][0] == "CreatesKey", logical_id
+            assert "EncryptionKey" in str(properties[name]), logical_id
+
+
+def test_the_doctor_s_silence_is_an_alarm_too() -> None:
+    for name in ("DoctorAlarm", "BacklogAlarm"):
+        alarm = properties_of(name)
+        assert alarm["TreatMissingData"] == "breaching"
+        assert alarm["Dimensions"] == [{"Name": "deployment", "Value": {"Ref": "AWS::StackName"}}]
 
 
 def test_the_bucket_is_private_encrypted_and_forgets_what_came_in() -> None:

@@ -192,14 +192,30 @@ class ResourceCreator:
         self._creators: dict[str, Callable[[str, dict[str, Any]], CreatedResource]] = {
             "AWS::ApiGatewayV2::Api": self._create_api,
             "AWS::ApiGatewayV2::Stage": self._note,
+            "AWS::CloudFront::Distribution": self._note_distribution,
             "AWS::CloudWatch::Alarm": self._note,
+            "AWS::CloudWatch::Dashboard": self._note,
+            # The functions run outside any network of AWS.
+            "AWS::EC2::SecurityGroup": self._note,
+            "AWS::EC2::SecurityGroupIngress": self._note,
+            "AWS::EC2::VPCEndpoint": self._note,
             "AWS::Events::Rule": self._create_rule,
             "AWS::IAM::Role": self._note_role,
+            "AWS::KMS::Key": self._note_key,
+            "AWS::Lambda::Alias": self._note_alias,
             "AWS::Lambda::EventSourceMapping": self._create_event_source,
             "AWS::Lambda::Function": self._create_function,
             "AWS::Lambda::LayerVersion": self._note_layer,
             "AWS::Lambda::Permission": self._note,
+            "AWS::Lambda::Version": self._note_version,
             "AWS::Logs::LogGroup": self._note_log_group,
+            # The stack has a database, which plays the one that the template would make.
+            "AWS::RDS::DBCluster": self._note_database,
+            "AWS::RDS::DBClusterParameterGroup": self._note,
+            "AWS::RDS::DBInstance": self._note,
+            "AWS::RDS::DBProxy": self._note_database,
+            "AWS::RDS::DBProxyTargetGroup": self._note,
+            "AWS::RDS::DBSubnetGroup": self._note,
             "AWS::S3::Bucket": self._create_bucket,
             # Moto checks neither; a policy that denies plain HTTP would only be in the way here.
             "AWS::S3::BucketPolicy": self._note,
@@ -254,6 +270,30 @@ class ResourceCreator:
     def _note_role(self, logical_id: str, _: dict[str, Any]) -> CreatedResource:
         name = self._physical_name(logical_id)
         return CreatedResource(name, {"Arn": f"arn:aws:iam::{ACCOUNT_ID}:role/{name}"})
+
+    def _note_distribution(self, logical_id: str, _: dict[str, Any]) -> CreatedResource:
+        name = self._physical_name(logical_id)
+        return CreatedResource(name, {"DomainName": f"{name}.cloudfront.net"})
+
+    def _note_key(self, logical_id: str, _: dict[str, Any]) -> CreatedResource:
+        name = self._physical_name(logical_id)
+        return CreatedResource(name, {"Arn": f"arn:aws:kms:{REGION}:{ACCOUNT_ID}:key/{name}"})
+
+    def _note_version(self, _logical_id: str, properties: dict[str, Any]) -> CreatedResource:
+        arn = f"arn:aws:lambda:{REGION}:{ACCOUNT_ID}:function:{properties['FunctionName']}:1"
+        return CreatedResource(arn, {"Version": "1"})
+
+    def _note_alias(self, _logical_id: str, properties: dict[str, Any]) -> CreatedResource:
+        name = f"{properties['FunctionName']}:{properties['Name']}"
+        return CreatedResource(f"arn:aws:lambda:{REGION}:{ACCOUNT_ID}:function:{name}")
+
+    def _note_database(self, logical_id: str, _: dict[str, Any]) -> CreatedResource:
+        host, secret = self._resolver.resolve({"Ref": "DatabaseHost"}), {"Ref": "DatabaseAdminSecretArn"}
+        attributes = {"Endpoint": host, "Endpoint.Address": host}
+        return CreatedResource(
+            self._physical_name(logical_id),
+            {**attributes, "MasterUserSecret.SecretArn": self._resolver.resolve(secret)},
+        )
 
     def _note_log_group(self, logical_id: str, properties: dict[str, Any]) -> CreatedResource:
         name = properties.get("LogGroupName") or self._physical_name(logical_id)
