@@ -101,7 +101,7 @@ def test_the_same_file_again_goes_on_under_the_same_keys(
     service: Service, connect: Connect, large: Path, pending: PendingWrites, step: str
 ) -> None:
     done = [httpx.Response(one.status_code, content=one.content) for one in INTERRUPTED[step]]
-    service.answers = done
+    service.answers = [*done]
     with pytest.raises(KilledError):
         publish(connect(), large)
     assert len(pending.entries()) == 1

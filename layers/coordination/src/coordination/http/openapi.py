@@ -19,6 +19,26 @@ _DESCRIPTION = (
     "with the same request it is answered from the stored outcome (`Idempotency-Replayed: true`), with another request "
     "it is refused (422 `idempotency_key_reused`). Errors are `application/problem+json` with a stable `code`."
 )
+# In the order in which somebody meets them.
+_TAGS = {
+    "reference": "What the service says of itself.",
+    "whoami": "Whose key this is.",
+    "projects": "The tenants. All the rest but keys and the audit trail belongs to one.",
+    "keys": "API keys with grants: a project, and a role or permissions there.",
+    "datasets": "Published files: every row was checked, and the content has one SHA-256.",
+    "uploads": "Files of more than 4 MiB: reserve, PUT, finalize.",
+    "imports": "Files in the bucket on their way to a dataset.",
+    "evaluators": "What can score a record.",
+    "runs": "One evaluation of a dataset or of a window: results, report, comparison.",
+    "evaluate": "A few records at once, frame by frame, without a run.",
+    "sources": "Scheduled pulls of traces, and what became of each window.",
+    "webhooks": "Endpoints that are told what happened (Standard Webhooks).",
+    "failures": "What went wrong, grouped by cause.",
+    "claims": "Keyed writes of a project whose outcome is not known.",
+    "installation_claims": "The same for writes outside projects.",
+    "audit": "Who wrote what, and what was denied.",
+    "doctor": "Checks of the installation.",
+}
 _ALL_ERRORS = (400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 _PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -69,6 +89,7 @@ def build_openapi(operations: Sequence[Operation], pages: Sequence[PublicPage]) 
     return {
         "openapi": "3.1.0",
         "info": {"title": "evalward", "version": VERSION, "description": _DESCRIPTION},
+        "tags": _list_tags(paths),
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": dict(sorted(shared.items())),
@@ -76,6 +97,12 @@ def build_openapi(operations: Sequence[Operation], pages: Sequence[PublicPage]) 
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "an API key: ew_…"}},
         },
     }
+
+
+def _list_tags(paths: dict[str, dict[str, Any]]) -> list[dict[str, str]]:
+    used = {tag for methods in paths.values() for operation in methods.values() for tag in operation["tags"]}
+    known = [{"name": name, "description": text} for name, text in _TAGS.items() if name in used]
+    return known + [{"name": name, "description": ""} for name in sorted(used - _TAGS.keys())]
 
 
 def _requests(operations: Sequence[Operation]) -> set[type[BaseModel]]:
@@ -173,11 +200,21 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _describe_error(status: int) -> dict[str, Any]:
-    codes = sorted({error.code for error in ProblemError.__subclasses__() if error.status == status})
+    errors = sorted(
+        ((error.code, error) for error in ProblemError.__subclasses__() if error.status == status),
+        key=lambda one: one[0],
+    )
+    errors = errors or [(ProblemError.code, ProblemError)]
     return {
-        "description": ", ".join(codes) or ProblemError.code,
+        "description": ", ".join(code for code, _ in errors),
         "content": {"application/problem+json": {"schema": {"$ref": _REF.format(model="Problem")}}},
+        "x-codes": {code: _meaning(error) for code, error in errors},
     }
+
+
+def _meaning(error: type[ProblemError]) -> str:
+    """Return what an error's docstring says first, in one line."""
+    return " ".join((error.__doc__ or error.title).split("\n\n")[0].split())
 
 
 def _error_statuses(operation: Operation) -> set[int]:
