@@ -3,6 +3,7 @@
 import api.audit.operations
 import api.console.operations
 import api.datasets.operations
+import api.doctor.operations
 import api.evaluators.operations
 import api.failures.operations
 import api.idempotency_claims.operations
@@ -26,5 +27,6 @@ OPERATIONS = (
     *api.failures.operations.OPERATIONS,
     *api.idempotency_claims.operations.OPERATIONS,
     *api.audit.operations.OPERATIONS,
+    *api.doctor.operations.OPERATIONS,
 )
 PAGES = (*api.reference.operations.PAGES, *api.console.operations.PAGES)

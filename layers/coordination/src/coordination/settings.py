@@ -35,6 +35,9 @@ class QueueSettings(Section):
     evaluation_url: str = Field(default="", description="URL of the queue that run_evaluation reads")
     delivery_url: str = Field(default="", description="URL of the queue that delivery reads")
     pull_url: str = Field(default="", description="URL of the queue that scheduled_pull reads")
+    dead_letter_urls: tuple[str, ...] = Field(
+        default=(), description="JSON list of the URLs of the dead-letter queues, which the doctor looks into"
+    )
 
 
 class IdempotencySettings(Section):

@@ -129,3 +129,101 @@ SET state = 'stopped', active_count = 0, stopped_at = clock_timestamp()
 WHERE (state IN ('active', 'draining') OR active_count > 0)
   AND heartbeat_at < clock_timestamp() - make_interval(secs => %(silent_seconds)s::integer)
 RETURNING id;
+
+-- name: measure_aged_table
+-- Counts of a table for the doctor, each at most row_cap (rows, >= 1). kept_seconds: age from which an ended row is
+-- expired; no_id: the least id; tenant: NULL for the global table. No lock.
+SELECT m.eligible, m.expired, m.protected, m.incomplete
+FROM scheduler_app.measure_table(
+    %(table_name)s::text, %(tenant)s::text,
+    clock_timestamp() - make_interval(secs => %(kept_seconds)s::double precision), %(no_id)s::uuid,
+    %(row_cap)s::integer) AS m;
+
+-- name: measure_pipeline
+-- What waits in a project. stuck_seconds: since a run was queued, > 0; row_cap: rows counted at most. No lock.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM scheduler.estate_run_queue q
+            WHERE q.tenant_id = %(tenant)s::text AND q.completed_at IS NULL AND q.outcome IS NULL
+              AND q.acknowledged_at IS NULL
+              AND q.queued_at < clock_timestamp() - make_interval(secs => %(stuck_seconds)s::integer)
+              AND NOT EXISTS (SELECT 1 FROM coordination.projects p WHERE p.id = %(tenant)s::text AND p.paused)
+            LIMIT %(row_cap)s::integer) AS stuck)::integer AS stuck_dispatches,
+       s.source_count, s.late_source_count, s.missed_window_count,
+       i.idempotency_scope_count, i.fullest_records, i.fullest_bytes
+FROM (SELECT count(*)::integer AS source_count, count(*) FILTER (WHERE w.missed > 0)::integer AS late_source_count,
+             coalesce(sum(w.missed), 0)::integer AS missed_window_count
+      FROM scheduler.schedules d
+      CROSS JOIN LATERAL (
+          SELECT count(*) AS missed FROM evals.source_windows x
+          WHERE x.tenant_id = d.tenant_id AND x.source_id = d.id
+            AND x.window_start > clock_timestamp() - interval '1 day' AND x.state IN ('missed_deadline', 'missed_overlap')
+      ) AS w
+      WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL) AS s,
+     (SELECT count(*)::integer AS idempotency_scope_count, coalesce(max(c.records), 0)::integer AS fullest_records,
+             coalesce(max(c.bytes), 0)::bigint AS fullest_bytes
+      FROM (SELECT count(*) AS records, sum(r.stored_bytes) AS bytes
+            FROM coordination.idempotency_records r
+            WHERE r.tenant_id = %(tenant)s::text AND r.expires_at > clock_timestamp()
+            GROUP BY r.principal) AS c) AS i;
+
+-- name: measure_late_ticks
+-- Ticks of sources that are due for late_seconds (> 0) and not decided. No lock.
+SELECT count(*)::integer AS late_count,
+       extract(epoch FROM clock_timestamp() - min(w.due_at))::double precision AS oldest_seconds
+FROM coordination.wake_ups w
+WHERE w.kind = 'source_tick'
+  AND w.due_at < statement_timestamp() - make_interval(secs => %(late_seconds)s::integer);
+
+-- name: measure_late_wake_ups
+-- Work that is due for late_seconds (> 0) and for which no message was sent. No lock.
+SELECT count(*)::integer AS late_count,
+       extract(epoch FROM clock_timestamp() - min(w.due_at))::double precision AS oldest_seconds
+FROM coordination.wake_ups w
+WHERE w.sent_at IS NULL AND w.kind <> 'source_tick'
+  AND w.due_at < statement_timestamp() - make_interval(secs => %(late_seconds)s::integer)
+  AND NOT EXISTS (SELECT 1 FROM coordination.projects p WHERE p.id = w.project AND p.paused);
+
+-- name: list_sweep_receipts
+-- The newest receipts. limit: rows. No lock.
+SELECT r.scope_count, r.failed_scope_count, r.stopped_after IS NULL AS reached_all_scopes, r.tables,
+       extract(epoch FROM clock_timestamp() - r.started_at)::double precision AS age_seconds,
+       extract(epoch FROM r.finished_at - r.started_at)::double precision AS seconds
+FROM scheduler.sweep_receipts r
+ORDER BY r.started_at DESC, r.id DESC
+LIMIT %(limit)s::integer;
+
+-- name: read_installation_age
+-- Seconds since the first migration. No lock.
+SELECT extract(epoch FROM clock_timestamp() - min(m.applied_at))::double precision AS age_seconds
+FROM coordination.schema_migrations m;
+
+-- name: read_capacity_receipt
+-- The newest receipt of the capacity probe. No lock.
+SELECT r.database_bytes, r.entries,
+       extract(epoch FROM clock_timestamp() - r.measured_at)::double precision AS age_seconds
+FROM scheduler.capacity_probe_receipt r
+ORDER BY r.measured_at DESC, r.id DESC
+LIMIT 1;
+
+-- name: find_due_probe
+-- Whether the sizes are to be measured: not again within seconds (> 0) of the last time. No lock.
+SELECT NOT EXISTS (
+    SELECT 1 FROM scheduler.capacity_probe_receipt r
+    WHERE r.measured_at > clock_timestamp() - make_interval(secs => %(seconds)s::integer)) AS is_due;
+
+-- name: insert_capacity_receipt
+-- Measure the database and the tables that are there, with their indexes and TOAST, in bytes. tables: schema.table. By the
+-- owner. No lock.
+INSERT INTO scheduler.capacity_probe_receipt (database_bytes, entries)
+SELECT pg_database_size(current_database()), coalesce(
+    jsonb_object_agg(t.name, pg_total_relation_size(to_regclass(t.name))) FILTER (WHERE to_regclass(t.name) IS NOT NULL),
+    '{}')
+FROM unnest(%(tables)s::text[]) AS t (name)
+RETURNING database_bytes, entries;
+
+-- name: prune_capacity_receipts
+-- Keep the newest receipts. kept: rows, >= 1. By the owner. Lock: the rows.
+DELETE FROM scheduler.capacity_probe_receipt r
+WHERE r.id IN (
+    SELECT s.id FROM scheduler.capacity_probe_receipt s
+    ORDER BY s.measured_at DESC, s.id DESC OFFSET %(kept)s::integer);

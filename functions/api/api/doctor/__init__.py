@@ -1,0 +1,1 @@
+"""The doctor: checks of what nobody looks at while it works."""

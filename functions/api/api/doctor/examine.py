@@ -1,0 +1,53 @@
+"""Make all checks."""
+
+from collections.abc import Callable
+from functools import partial
+
+from aws_lambda_powertools import Logger
+from coordination.http.operation import Call
+from coordination.jobengine.registry import CAPACITY_CHECK, TERMINAL_BUDGETS_CHECK
+
+from api.doctor.check_capacity import check_capacity
+from api.doctor.check_pipeline import check_dead_letters, check_dispatch, check_idempotency, check_sources
+from api.doctor.check_retention import check_retention
+from api.doctor.measure_scopes import measure_scopes
+from api.doctor.models import Check, Checks
+
+logger = Logger(child=True)
+
+
+def examine(call: Call) -> Checks:
+    """Make all checks; one that cannot be made is unhealthy and keeps no other from being made.
+
+    Read-only, without a transaction around it: each scope has its own.
+
+    Raises
+    ------
+    DatabaseUnavailableError
+        The scopes cannot be measured.
+    """
+    environment = call.environment
+    measures = measure_scopes(environment, call.deadline)
+    made: dict[str, Callable[[], Check]] = {
+        TERMINAL_BUDGETS_CHECK: partial(check_retention, environment, measures),
+        CAPACITY_CHECK: partial(check_capacity, environment),
+        "doctor.pipeline.sources.cursor-lag": partial(check_sources, environment, measures),
+        "doctor.pipeline.idempotency.capacity": partial(check_idempotency, environment, measures),
+        "doctor.pipeline.dispatch.stuck": partial(check_dispatch, environment, measures),
+        "doctor.pipeline.queues.dead-letters": partial(check_dead_letters, environment),
+    }
+    return Checks(checks=[_make(check_id, check) for check_id, check in made.items()])
+
+
+def _make(check_id: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:
+        logger.exception("check not made", extra={"check": check_id})
+        return Check(
+            id=check_id,
+            status="unhealthy",
+            summary="the check could not be made",
+            evidence={"error": type(error).__name__},
+            remediation="Look into the log of the function api.",
+        )

@@ -1,0 +1,152 @@
+"""One walk through all scopes for every check that needs one, each scope in one round trip."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coordination.clock import Deadline
+from coordination.database import INSTALLATION, Transaction
+from coordination.environment import Environment
+from coordination.jobengine.registry import MEASURED_TABLES, OperationalTable
+from coordination.queries import load_queries
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
+_QUERIES = load_queries("jobengine")
+_PAGE_SIZE = 200
+# Of the request's time: a doctor that does not answer helps nobody.
+_SPARE_SECONDS = 9.0
+_STUCK_SECONDS = 15 * 60
+_NO_ID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(slots=True)
+class TableMeasure:
+    """Counts of one table over all scopes, each scope's at most the cap.
+
+    Attributes
+    ----------
+    eligible_maximum
+        Most ended rows that nothing protects, in any scope.
+    expired, protected, incomplete
+        Sums.
+    """
+
+    eligible_maximum: int = 0
+    expired: int = 0
+    protected: int = 0
+    incomplete: int = 0
+
+
+@dataclass(slots=True)
+class Measures:
+    """What the walk found.
+
+    Attributes
+    ----------
+    scope_count, measured_scope_count
+        All scopes, the global one included, and those that were reached in time.
+    row_cap
+        Up to which rows are counted in each scope.
+    tables
+        By name.
+    stuck_dispatches
+        Runs of projects that are not paused which nobody took up for 15 minutes.
+    source_count, late_source_count, missed_window_count
+        Sources in use; those whose windows of the last day include missed ones; these windows.
+    idempotency_scope_count, fullest_records, fullest_bytes
+        Scopes that hold records, and the most that one of them holds.
+    """
+
+    row_cap: int
+    scope_count: int = 0
+    measured_scope_count: int = 0
+    tables: dict[str, TableMeasure] = field(default_factory=lambda: {name: TableMeasure() for name in MEASURED_TABLES})
+    stuck_dispatches: int = 0
+    source_count: int = 0
+    late_source_count: int = 0
+    missed_window_count: int = 0
+    idempotency_scope_count: int = 0
+    fullest_records: int = 0
+    fullest_bytes: int = 0
+
+
+def measure_scopes(environment: Environment, deadline: Deadline) -> Measures:
+    """Look at the global scope, the configured tenants and every project.
+
+    Counts are capped, so that a huge backlog costs no more than a small one. Read-only; each scope is a transaction of
+    its own. When time runs short the walk ends, and `measured_scope_count` stays below `scope_count`.
+    """
+    retention = environment.settings.jobengine.retention
+    measures = Measures(retention.maximum_terminal_rows_per_scope + 1)
+    scopes = sorted({*retention.tenants, *_list_projects(environment)})
+    measures.scope_count = 1 + len(scopes)
+    for scope in (None, *scopes):
+        if deadline.remaining_seconds() < _SPARE_SECONDS:
+            break
+        with environment.database.transaction(scope or INSTALLATION, is_read=True) as transaction:
+            _measure_scope(environment, transaction, scope, measures)
+        measures.measured_scope_count += 1
+    return measures
+
+
+def _list_projects(environment: Environment) -> Iterator[str]:
+    after: str | None = None
+    while True:
+        page = environment.database.fetch_all(
+            load_queries("projects")["list_projects"], {"visible": None, "after": after, "limit": _PAGE_SIZE}
+        )
+        yield from (row["id"] for row in page)
+        if len(page) < _PAGE_SIZE:
+            return
+        after = page[-1]["id"]
+
+
+def _measure_scope(environment: Environment, transaction: Transaction, scope: str | None, measures: Measures) -> None:
+    tables = [table for table in MEASURED_TABLES.values() if table.is_global == (scope is None)]
+    asked = [(table.name, _ask(environment, transaction, table, scope, measures.row_cap)) for table in tables]
+    pipeline = (
+        transaction.submit(
+            _QUERIES["measure_pipeline"],
+            {"tenant": scope, "stuck_seconds": _STUCK_SECONDS, "row_cap": measures.row_cap},
+        )
+        if scope
+        else None
+    )
+    for name, cursor in asked:
+        row, table = _read(cursor), measures.tables[name]
+        table.eligible_maximum = max(table.eligible_maximum, row["eligible"])
+        table.expired += row["expired"]
+        table.protected += row["protected"]
+        table.incomplete += row["incomplete"]
+    if pipeline is not None:
+        row = _read(pipeline)
+        measures.stuck_dispatches += row["stuck_dispatches"]
+        measures.source_count += row["source_count"]
+        measures.late_source_count += row["late_source_count"]
+        measures.missed_window_count += row["missed_window_count"]
+        measures.idempotency_scope_count += row["idempotency_scope_count"]
+        measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
+        measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
+
+
+def _ask(
+    environment: Environment, transaction: Transaction, table: OperationalTable, scope: str | None, row_cap: int
+) -> Cursor[DictRow]:
+    retention = environment.settings.jobengine.retention
+    kept = table.retention(retention) + retention.doctor_grace
+    return transaction.submit(
+        _QUERIES["measure_aged_table"],
+        {
+            "table_name": table.name,
+            "tenant": scope,
+            "kept_seconds": kept.total_seconds(),
+            "no_id": _NO_ID,
+            "row_cap": row_cap,
+        },
+    )
+
+
+def _read(cursor: Cursor[DictRow]) -> DictRow:
+    row = cursor.fetchone()
+    assert row is not None  # noqa: S101 - an aggregate is one row
+    return row
