@@ -1,0 +1,1 @@
+"""Hourly probe: sizes of the database and of the registered tables."""
