@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from evalward_local.custom_resources import CustomResourceError
 from evalward_local.intrinsics import TemplateError
 from evalward_local.kept_objects import KeptObjectsError
 from evalward_local.postgres import PostgresError
+from evalward_local.sample_traces import make_sample_traces
 from evalward_local.stack import Stack, StackOptions, StackStartError
 from evalward_local.stack_file import read_stack_file
 
@@ -96,6 +98,12 @@ def up(
         raise typer.Exit(1) from error
 
 
+@app.command("sample-traces")
+def print_sample_traces() -> None:
+    """Print an OTLP file with five traces that start now, to put where a source reads."""
+    typer.echo(make_sample_traces(datetime.now(UTC)))
+
+
 @app.command(hidden=True)
 def write_requirement_files(
     uv: Annotated[Path, typer.Option(help="The uv program.")],
@@ -152,6 +160,7 @@ async def _run(options: StackOptions, *, until_input_ends: bool) -> None:
         typer.echo(f"API      {description.api_url}")
         typer.echo(f"control  {description.control_url}")
         typer.echo(f"state    {options.state_folder / 'stack.json'}")
+        typer.echo(f"log in   evalward login --stack {options.state_folder / 'stack.json'}")
         if options.is_ephemeral:
             typer.echo("This stack is ephemeral: its database, objects and messages go when it stops.")
         elif options.keeps_objects:
