@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from coordination.ports.objects import Objects
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
@@ -92,6 +93,41 @@ def test_record_cursor_of_another_dataset_or_made_by_hand_is_a_400(
         assert (reply.status, reply.code) == (400, "invalid_cursor"), (position, reply.json)
 
 
+def test_no_transaction_is_open_while_records_are_read(
+    service: Api,
+    database: FreshDatabase,
+    make_dataset: Callable[..., str],
+    bucket: Callable[[str, bytes], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = b'{"id":"a"}\n'
+    sha256 = make_dataset(records=1, size=len(content))
+    bucket(f"datasets/demo/sha256/{sha256}.jsonl", content)
+    read, open_while_read = Objects.read, list[int]()
+
+    def watch(objects: Objects, key: str, start: int | None = None, end: int | None = None) -> bytes:
+        open_while_read.append(
+            database.look_up(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+            )
+        )
+        return read(objects, key, start, end)
+
+    monkeypatch.setattr(Objects, "read", watch)
+    assert service.get(f"{DATASETS}/{sha256}/records").json["items"] == [{"id": "a"}]
+    assert open_while_read == [0]
+
+
+def test_records_whose_object_is_gone_are_a_404_that_says_what_to_do(
+    service: Api, make_dataset: Callable[..., str], bucket: Callable[[str, bytes], None]
+) -> None:
+    bucket("datasets/demo/other", b"")
+    reply = service.get(f"{DATASETS}/{make_dataset()}/records")
+    assert (reply.status, reply.code) == (404, "object_not_found")
+    assert "publish the same content again" in reply.json["detail"]
+
+
 def test_import_is_queued_with_its_wake_up(service: Api, database: FreshDatabase, queues: RecordedQueues) -> None:
     reply = service.post(IMPORT, {"name": "support", "uri": f"{INCOMING}/a/support.parquet"})
     assert reply.status == 202
@@ -114,6 +150,7 @@ def test_import_is_queued_with_its_wake_up(service: Api, database: FreshDatabase
         ({"uri": f"{INCOMING}//a.jsonl"}, "/uri"),
         ({"uri": INCOMING}, "/uri"),
         ({"uri": "https://example.com/a.jsonl"}, "/uri"),
+        ({"uri": f"{INCOMING}/a.jsonl?versionId=3HL4kqtJlcpXroDTDmJ"}, "/uri"),
         ({"uri": f"{INCOMING}/a.csv"}, "/format"),
         ({"name": "a b"}, "/name"),
         ({"format": "csv"}, "/format"),

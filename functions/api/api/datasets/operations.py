@@ -26,9 +26,15 @@ def _content(call: Call, transaction: Transaction) -> Answer:
     return Answer(307, None, {"location": url, "cache-control": "no-store"})
 
 
-def _records(call: Call, transaction: Transaction) -> Answer:
-    dataset = find_dataset(transaction, call.path["dataset"])
-    return Answer(200, read_record_page(call.environment.objects, dataset, call.query_as(PageQuery)))
+def _read_records(call: Call) -> Page[dict[str, Any]]:
+    # No transaction waits for the bucket.
+    with call.environment.database.transaction(call.project) as transaction:
+        dataset = find_dataset(transaction, call.path["dataset"])
+    return read_record_page(call.environment.objects, dataset, call.query_as(PageQuery))
+
+
+def _records(call: Call, _: Transaction) -> Answer:
+    return Answer(200, call.prepared)
 
 
 def _delete(call: Call, transaction: Transaction) -> Answer:
@@ -74,6 +80,7 @@ OPERATIONS = (
         permission="datasets.read",
         query=PageQuery,
         responses={200: Page[dict[str, Any]]},
+        prepare=_read_records,
         handle=_records,
     ),
     Operation(

@@ -14,7 +14,7 @@ from coordination.datasets import (
     list_dataset_rows,
     to_dataset,
 )
-from coordination.errors import InvalidCursorError, NotFoundError
+from coordination.errors import InvalidCursorError, NotFoundError, ObjectMissingError
 from coordination.http.pages import (
     Page,
     PageQuery,
@@ -24,7 +24,7 @@ from coordination.http.pages import (
     read_number,
     read_text,
 )
-from coordination.ports.objects import Objects
+from coordination.ports.objects import ObjectNotFoundError, Objects
 from pydantic import Field
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -77,6 +77,10 @@ def read_record_page(objects: Objects, dataset: Dataset, query: PageQuery) -> Pa
     ------
     InvalidCursorError
         It belongs to another dataset or points into the middle of a row.
+    ObjectMissingError
+        The dataset's object is not in the bucket.
+    StorageUnavailableError
+        The bucket cannot be reached or refused.
     """
     after = decode_cursor("records", query.cursor, read_text, read_number(dataset.bytes))
     # A cursor names the content it belongs to: another dataset's byte offset would point into the middle of a row.
@@ -89,7 +93,7 @@ def read_record_page(objects: Objects, dataset: Dataset, query: PageQuery) -> Pa
         end = min(dataset.bytes, start + size)
         if start >= end:
             break
-        lines = objects.read(dataset.path, start, end).split(b"\n")[:-1][: query.limit]
+        lines = _read_range(objects, dataset, start, end).split(b"\n")[:-1][: query.limit]
         if lines:
             break
     position = start + sum(len(line) + 1 for line in lines)
@@ -98,3 +102,14 @@ def read_record_page(objects: Objects, dataset: Dataset, query: PageQuery) -> Pa
         return Page(items=[orjson.loads(line) for line in lines], next_cursor=cursor)
     except orjson.JSONDecodeError as error:
         raise InvalidCursorError("Send `next_cursor` of the page before, unchanged.") from error
+
+
+def _read_range(objects: Objects, dataset: Dataset, start: int, end: int) -> bytes:
+    try:
+        return objects.read(dataset.path, start, end)
+    except ObjectNotFoundError as error:
+        raise ObjectMissingError(
+            f"The records of {dataset.name}@{dataset.version} are not in the bucket: the dataset was deleted at this "
+            "moment, or its object was removed by other means. If the dataset is still listed, publish the same "
+            "content again; it gets the same address."
+        ) from error

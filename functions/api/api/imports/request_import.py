@@ -21,9 +21,12 @@ def request_import(transaction: Transaction, request: RequestImport, bucket: str
     Raises
     ------
     InvalidRequestError
-        The address lies elsewhere (another bucket, another project, `..`, encoded characters), or its ending names no
-        format and none is given.
+        The address lies elsewhere (another bucket, another project, `..`, encoded characters) or asks for a version,
+        or its ending names no format and none is given.
     """
+    if "?versionId=" in request.uri:
+        message = "an S3 address names no version: leave ?versionId=… out, the newest content is imported"
+        raise InvalidRequestError.at([Fault("/uri", message)])
     key = request.uri.removeprefix(f"s3://{bucket}/")
     place = split_incoming_key(key)
     if key == request.uri or place is None or place[0] != transaction.tenant:

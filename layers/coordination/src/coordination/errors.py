@@ -297,7 +297,7 @@ class ObjectTooLargeError(ProblemError):
 
 
 class ObjectMissingError(ProblemError):
-    """A file to import is not there."""
+    """A file to import, or the object of a dataset, is not there."""
 
     status, code, title = 404, "object_not_found", "The file is not there"
 
