@@ -141,3 +141,10 @@ def test_frames_at_the_limit_of_a_body_are_taken(
     assert evaluate(settings + b"\n" + row).status == 200
     refused = evaluate(settings + b"\n" * (4 * 1024 * 1024))
     assert (refused.status, refused.code) == (413, "payload_too_large")
+
+
+def test_evaluator_that_calls_out_is_refused(evaluate: Callable[..., Answered]) -> None:
+    settings = {"evaluators": [{"name": "llm_judge", "params": {"provider": "bedrock", "model": "m", "rubric": "r"}}]}
+    refused = evaluate(orjson.dumps(settings) + b'\n{"input": "q", "output": "a"}')
+    assert (refused.status, refused.json["errors"][0]["pointer"]) == (400, "/0/evaluators/0/name")
+    assert "create a run" in refused.json["errors"][0]["message"]

@@ -79,6 +79,15 @@ def test_source_that_cannot_be_is_refused_at_its_place(
     assert world.database.look("SELECT id FROM scheduler.schedules") == []
 
 
+def test_evaluator_may_call_only_what_the_deployment_lists_for_the_project(world: World) -> None:
+    judge = {"name": "llm_judge", "params": {"provider": "bedrock", "model": "m", "rubric": "5 is best"}}
+    refused = world.service.post(SOURCES, world.body() | {"evaluators": [judge]})
+    assert (refused.status, refused.pointers) == (400, ["/evaluators/0/params/model"])
+    world.create()
+    refused = world.service.call("PATCH", f"{SOURCES}/nightly", {"evaluators": [judge]})
+    assert (refused.status, refused.pointers) == (400, ["/evaluators/0/params/model"])
+
+
 def test_id_stays_taken_by_a_retired_source(world: World) -> None:
     world.create()
     assert world.service.post(SOURCES, world.body()).code == "source_exists"
