@@ -89,12 +89,23 @@ def test_a_function_may_do_named_things_to_named_resources_only(function_id: str
             assert resource != "*"
 
 
-def test_nobody_but_the_migration_reads_the_admin_and_owner_secrets() -> None:
+def test_nobody_but_the_migration_reads_the_admin_secret_and_only_the_probe_the_owners_too() -> None:
     guarded = ("DatabaseAdminSecretArn", "OwnerSecret")
+    readers = {"SchemaMigrationFunction": list(guarded), "CapacityProbeFunction": ["OwnerSecret"]}
     for function_id in FUNCTIONS:
         mentions = str(statements_of(function_id)) + str(variables_of(function_id))
         readable = [name for name in guarded if f"'{name}'" in mentions]
-        assert bool(readable) == (function_id == "SchemaMigrationFunction"), (function_id, readable)
+        assert readable == readers.get(function_id, []), function_id
+
+
+def test_the_probe_gets_the_owners_secret_only() -> None:
+    assert set(variables_of("CapacityProbeFunction")) == {
+        "EVALWARD_DATABASE_SECRET_ARN",
+        "POWERTOOLS_LOG_LEVEL",
+        "POWERTOOLS_SERVICE_NAME",
+    }
+    (statement,) = statements_of("CapacityProbeFunction")
+    assert statement["Action"] == "secretsmanager:GetSecretValue"
 
 
 def test_the_migration_gets_its_own_settings_only() -> None:
@@ -108,7 +119,9 @@ def test_the_migration_gets_its_own_settings_only() -> None:
     }
 
 
-@pytest.mark.parametrize("function_id", [name for name in FUNCTIONS if name != "SchemaMigrationFunction"])
+@pytest.mark.parametrize(
+    "function_id", [name for name in FUNCTIONS if name not in ("SchemaMigrationFunction", "CapacityProbeFunction")]
+)
 def test_a_function_gets_its_settings_and_waits_for_the_migration(function_id: str) -> None:
     assert {
         "EVALWARD_DATABASE_HOST",
