@@ -20,6 +20,7 @@ from records.record import read_records
 
 from run_evaluation.evaluate_in_batches import evaluate_in_batches
 from run_evaluation.finish_run import finish_run
+from run_evaluation.record_slices import write_slices
 from run_evaluation.shard_progress import RunEndedError, add_to_run, write_results
 from run_evaluation.shard_scores import ShardScores, build_scorers, score_records
 from run_evaluation.targets import PlaceUnusableError
@@ -97,6 +98,11 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
             end_open_run(transaction, shard["run_id"], "error", failure)
         return None
     config = RunConfig.model_validate(shard["config"])
+    if shard["slices"]:
+        with database.transaction(wake_up.project) as transaction:
+            require_lease(transaction, lease)
+            records = read_records(content)
+            write_slices(transaction, shard["run_id"], shard["slices"], records, shard["first_record"])
     if config.makes_calls:
         return _evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, content)
     scores = _score(database, lease, deadline, config, content, shard["first_record"])

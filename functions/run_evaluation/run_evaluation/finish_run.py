@@ -1,9 +1,11 @@
 """Finish a run whose shards are all done: aggregate, decide the gates, write the report."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
+import orjson
 from aws_lambda_powertools import Logger
 from coordination.clock import format_instant
 from coordination.database import Transaction
@@ -19,7 +21,7 @@ from coordination.wake_ups import WakeUp
 from psycopg.types.json import Jsonb
 from records.evaluators import catalogue
 from records.evaluators.contract import AnyEvaluator
-from records.report import Distribution, MetricAggregate, RunFacts, build_report
+from records.report import Distribution, MetricAggregate, RunFacts, Slice, build_report
 from records.statistics import Moments
 
 logger = Logger(child=True)
@@ -29,14 +31,15 @@ _WAKE_UPS = load_queries("wake_ups")
 _LEASE_SECONDS = 60
 _BINS = 20
 _WORST_OF_EACH = 10
+_SLICES_OF_EACH = 20
 _SIGNS = {"higher": 1, "lower": -1, None: 0}
 
 
 def finish_run(environment: Environment, project: str, run_id: str) -> None:
     """Write the report and end the run as succeeded, or failed when a gate fails: one transaction under a lease.
 
-    A run with open shards, or one that has ended, is left alone. The worst results are looked for before, in a
-    transaction of their own: nobody writes results any more, and a run too large for that ends without the list.
+    A run with open shards, or one that has ended, is left alone. Worst results and slices are looked for before, in
+    transactions of their own: nobody writes results any more, and a run too large for that ends without them.
     """
     wake_up = WakeUp("evaluation", "finish", project, run_id)
     lease = take_lease(environment.database, wake_up.lease_name, _LEASE_SECONDS)
@@ -44,9 +47,10 @@ def finish_run(environment: Environment, project: str, run_id: str) -> None:
         return
     try:
         worst = _list_worst(environment, project, UUID(run_id))
+        slices = _list_slices(environment, project, UUID(run_id))
         with environment.database.transaction(project) as transaction:
             require_lease(transaction, lease)
-            _finish(transaction, UUID(run_id), worst)
+            _finish(transaction, UUID(run_id), worst, slices)
             transaction.submit(_WAKE_UPS["delete_wake_up"], wake_up.row_key)
             # With the end of the run: whoever sees it ended may delete it at once.
             release_lease(transaction, lease)
@@ -69,7 +73,34 @@ def _list_worst(environment: Environment, project: str, run_id: UUID) -> list[di
         return []
 
 
-def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]]) -> None:
+def _list_slices(environment: Environment, project: str, run_id: UUID) -> list[Slice]:
+    """Return the slices of a run's report; none when it has none, is not to be finished, or that takes too long."""
+    params: dict[str, Any] = {"tenant": project, "run_id": run_id}
+    try:
+        with environment.database.transaction(project) as transaction:
+            run = transaction.fetch_one(_QUERIES["read_finished_run"], params)
+            if run is None or not run["slices"]:
+                return []
+            rows = transaction.fetch_all(_QUERIES["aggregate_slices"], params | {"limit": _SLICES_OF_EACH})
+    except DatabaseUnavailableError as error:
+        logger.warning("report without its slices", extra={"run": str(run_id), "detail": error.detail})
+        return []
+    evaluators = RunConfig.model_validate(run["config"]).evaluators
+    slices: list[Slice] = []
+    for (key, value), group in groupby(rows, key=lambda row: (row["key"], row["value"])):
+        of_evaluator = {row["evaluator"]: row for row in group}
+        aggregates = [
+            _aggregate(evaluator, of_evaluator[evaluator.id], None)
+            for evaluator in evaluators
+            if evaluator.id in of_evaluator
+        ]
+        records: int = next(iter(of_evaluator.values()))["records"]
+        slices.append(Slice(key=key, value=orjson.loads(value), records=records, aggregates=aggregates))
+    # In the order in which they were asked for.
+    return sorted(slices, key=lambda part: run["slices"].index(part.key))
+
+
+def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]], slices: Sequence[Slice]) -> None:
     params: dict[str, Any] = {"tenant": transaction.tenant, "run_id": run_id}
     run = transaction.fetch_one(_QUERIES["read_finished_run"], params)
     if run is None:
@@ -98,7 +129,7 @@ def _finish(transaction: Transaction, run_id: UUID, worst: list[dict[str, Any]])
     aggregates = [
         _aggregate(evaluator, rows[evaluator.id], distributions.get(evaluator.id)) for evaluator in config.evaluators
     ]
-    report = build_report(facts, aggregates, config.gates, worst=worst)
+    report = build_report(facts, aggregates, config.gates, slices=slices, worst=worst)
     state = "succeeded" if report["passed"] else "failed"
     transaction.submit(
         _QUERIES["finish_run"],

@@ -102,7 +102,7 @@ def test_report_of_a_run_whose_gate_fails() -> None:
             aggregate([200.0, 300.0], id="latency", evaluator="latency", version=1, kind="number", minimum=0.0),
         ],
         [Gate(metric="em", stat="mean", min=0.9), Gate(metric="latency", stat="mean", max=250)],
-        slices=[Slice(key="lang", value="de", aggregates=[aggregate([0.0])])],
+        slices=[Slice(key="lang", value="de", records=1, aggregates=[aggregate([0.0])])],
         worst=[{"record": "r1", "score": 0.0}],
     )
     assert report["run"] == FACTS.run

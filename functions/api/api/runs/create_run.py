@@ -59,6 +59,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
             "config_sha256": hashlib.sha256(canonical_json(config_json)).hexdigest(),
             "records_total": dataset.records,
             "created_by": principal.id,
+            "slices": new.slices,
         },
     )
     if new.labels:
@@ -85,6 +86,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
         progress=Progress(total=dataset.records, done=0, scored=0, skipped=0, errors=0),
         gates=None,
         sinks=sinks,
+        slices=new.slices,
         created_at=row["created_at"],
         started_at=None,
         finished_at=None,
@@ -100,6 +102,11 @@ def _make_config(new: CreateRun, project: str) -> RunConfig:
     if new.trials != 1 and new.target.kind == "recorded":
         faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))
     faults += find_sink_faults(new.sinks, project, "/sinks")
+    faults += [
+        Fault(f"/slices/{position}", "is there twice")
+        for position, key in enumerate(new.slices)
+        if key in new.slices[:position]
+    ]
     if faults:
         raise InvalidRequestError.at(faults)
     return RunConfig(

@@ -34,6 +34,10 @@ def _name_to_target(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
+type SliceKey = Annotated[str, Field(min_length=1, max_length=100)]
+MAX_SLICES = 5
+
+
 class CreateRun(RequestModel):
     """A new run."""
 
@@ -54,6 +58,16 @@ class CreateRun(RequestModel):
     concurrency: Annotated[
         int, Field(ge=1, le=100, description="target calls at once per shard; a recorded target makes none")
     ] = 8
+    slices: Annotated[
+        list[SliceKey],
+        Field(
+            max_length=MAX_SLICES,
+            default_factory=list[str],
+            description="metadata keys to slice the report by: its metrics once more for each of the 20 most frequent "
+            "values; decides no score",
+            examples=[["language"]],
+        ),
+    ]
     max_errors: Annotated[
         int | None, Field(ge=0, le=2**31 - 1, description="the run stops in error when more results are errors")
     ] = None
@@ -196,6 +210,7 @@ class Slice(ResponseModel):
 
     key: str
     value: Any
+    records: int
     metrics: list[Metric]
 
 

@@ -27,6 +27,7 @@ OWNED_ROWS = (
     "delete_run_dispatch",
     "delete_run_results",
     "delete_run_outputs",
+    "delete_run_slices",
     "delete_run_labels",
     "queue_snapshot_removal",
     "delete_run_snapshot",

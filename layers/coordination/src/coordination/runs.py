@@ -113,6 +113,9 @@ class Run(ResponseModel):
     sinks: Annotated[
         list[RunSink], Field(default_factory=list[RunSink], description="where the outcome goes when there is a report")
     ]
+    slices: Annotated[
+        list[str], Field(default_factory=list[str], description="metadata keys that the report is sliced by")
+    ]
     created_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
@@ -154,6 +157,7 @@ def to_run(row: Mapping[str, Any]) -> Run:
         ),
         gates=row["gates"],
         sinks=[to_run_sink(sink) for sink in row["sinks"]],
+        slices=row["slices"],
         created_at=row["created_at"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],

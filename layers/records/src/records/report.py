@@ -121,12 +121,15 @@ class Slice:
         Metadata key.
     value
         The value, a JSON scalar.
+    records
+        That have it.
     aggregates
         Of the results of those records.
     """
 
     key: str
     value: Any
+    records: int
     aggregates: Sequence[MetricAggregate]
 
 
@@ -219,6 +222,7 @@ def build_report(
             {
                 "key": part.key,
                 "value": part.value,
+                "records": part.records,
                 "metrics": [describe_metric(aggregate) for aggregate in part.aggregates],
             }
             for part in slices

@@ -18,6 +18,7 @@ from api.runs.reports.wording import (
     write_number,
     write_outcome,
     write_share,
+    write_value,
     write_verdict,
 )
 
@@ -225,20 +226,24 @@ def _outcome(result: WorstResult) -> Html:
 def _slices(report: Report) -> Html | None:
     if not report.slices:
         return None
-    columns = (("Key", ""), ("Value", ""), ("Metric", ""), ("Mean", "number"), ("95 % interval", ""), ("n", "number"))
-    rows: list[Sequence[Child]] = [
-        (
-            element("bdi", part.key),
-            element("bdi", str(part.value)),
-            element("bdi", metric.id),
-            write_number(metric.mean),
-            write_interval(metric),
-            f"{metric.n:,}",
-        )
-        for part in report.slices
-        for metric in part.metrics
-    ]
-    return _section("Slices", _table(columns, rows, "Metrics by a metadata key"))
+    tables: list[Html] = []
+    for key, parts in groupby(report.slices, key=lambda part: part.key):
+        columns = (("Value", ""), ("Records", "number"), *((metric.id, "number") for metric in report.metrics))
+        rows: list[Sequence[Child]] = []
+        for part in parts:
+            metrics = {metric.id: metric for metric in part.metrics}
+            means = [_slice_mean(metrics.get(metric.id)) for metric in report.metrics]
+            rows.append((element("bdi", write_value(part.value)), f"{part.records:,}", *means))
+        tables += [element("h3", element("bdi", key)), _table(columns, rows, f"Metrics by {key}")]
+    note = "Means by the value of a metadata key, below them 95 % intervals; at most the 20 most frequent values."
+    return _section("Slices", *tables, note=note)
+
+
+def _slice_mean(metric: Metric | None) -> Html | str:
+    if metric is None:
+        return UNKNOWN
+    interval = element("span", write_interval(metric), class_="muted small block")
+    return join((element("strong", write_number(metric.mean)), interval))
 
 
 def _redactions(report: Report) -> Html | None:
@@ -258,6 +263,7 @@ def _provenance(report: Report) -> Html:
         ("Dataset SHA-256", report.dataset_sha256),
         ("Config SHA-256", report.config_sha256),
         ("Evaluators", versions or UNKNOWN),
+        *([("Excluded traces", ", ".join(report.excluded_traces))] if report.excluded_traces else []),
         ("Created", write_instant(report.created_at)),
         ("Started", write_instant(report.started_at)),
         ("Finished", write_instant(report.finished_at)),

@@ -4,7 +4,15 @@ import re
 from xml.sax.saxutils import escape, quoteattr
 
 from api.runs.models import GateOutcome, Metric, Report
-from api.runs.reports.wording import write_condition, write_interval, write_number, write_share
+from api.runs.reports.wording import (
+    UNKNOWN,
+    write_condition,
+    write_cost,
+    write_interval,
+    write_number,
+    write_share,
+    write_value,
+)
 
 # XML 1.0, 2.2: characters that no document may hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -37,8 +45,20 @@ def _suite(report: Report, metric: Metric) -> tuple[str, int, int]:
         "skipped": metric.skipped,
         "errors": metric.errors,
         "coverage": write_share(metric.coverage),
+        "dataset": report.dataset or UNKNOWN,
         "dataset_sha256": report.dataset_sha256,
         "config_sha256": report.config_sha256,
+        "evaluator_version": report.evaluator_versions.get(metric.evaluator, UNKNOWN),
+        "input_tokens": write_number(report.usage.input_tokens),
+        "output_tokens": write_number(report.usage.output_tokens),
+        "cost": write_cost(report.usage.cost_usd),
+    }
+    properties |= {f"redacted {kind}": count for kind, count in sorted(report.redactions.items())}
+    properties |= {
+        f"mean where {part.key} is {write_value(part.value)}": f"{write_number(mine.mean)} (n {mine.n})"
+        for part in report.slices
+        for mine in part.metrics
+        if mine.id == metric.id
     }
     cases = [_case(metric, gate) for gate in gates]
     if not cases:

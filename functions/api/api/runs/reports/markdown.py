@@ -16,6 +16,7 @@ from api.runs.reports.wording import (
     write_number,
     write_outcome,
     write_share,
+    write_value,
     write_verdict,
 )
 
@@ -68,6 +69,20 @@ def render_markdown(report: Report) -> str:
                 for result in results
             ]
             parts += [f"### {_escape(evaluator)}", _table(("Record", "Outcome", "Score", "Why"), "llrl", rows)]
+    for key, slices in groupby(report.slices, key=lambda part: part.key):
+        rows = [
+            (
+                _escape(write_value(part.value)),
+                f"{part.records:,}",
+                *(f"{write_number(metric.mean)} ({write_interval(metric)})" for metric in part.metrics),
+            )
+            for part in slices
+        ]
+        columns = ("Value", "Records", *(_escape(metric.id) for metric in report.metrics))
+        parts += [f"## By {_escape(key)}", _table(columns, "lr" + "r" * len(report.metrics), rows)]
+    if report.redactions:
+        counts = [(_escape(kind), f"{count:,}") for kind, count in sorted(report.redactions.items())]
+        parts += ["## Redactions", _table(("What", "Replaced"), "lr", counts)]
     usage = report.usage
     facts = [
         ("Records", f"{report.records:,}"),
@@ -82,6 +97,7 @@ def render_markdown(report: Report) -> str:
         ("Dataset SHA-256", f"`{report.dataset_sha256}`"),
         ("Config SHA-256", f"`{report.config_sha256}`"),
         ("Evaluators", _escape(", ".join(f"{name} v{at}" for name, at in sorted(report.evaluator_versions.items())))),
+        *([("Excluded traces", _escape(", ".join(report.excluded_traces)))] if report.excluded_traces else []),
         ("Finished", write_instant(report.finished_at)),
     ]
     parts += ["## Made from", _table(("", ""), "ll", facts)]

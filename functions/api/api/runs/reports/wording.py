@@ -1,6 +1,9 @@
 """How reports of every form write numbers, conditions and the verdict."""
 
 from datetime import datetime
+from typing import Any
+
+import orjson
 
 from api.runs.models import GateOutcome, Latency, Metric, Report, WorstResult
 
@@ -72,6 +75,11 @@ def write_verdict(report: Report) -> str:
     if len(failed) > _NAMED_FAILURES:
         named.append(f"and {len(failed) - _NAMED_FAILURES} more")
     return f"{what} failed: {', '.join(named)}."
+
+
+def write_value(value: Any) -> str:
+    """Write the value of a metadata key: a text as it is, everything else as JSON has it."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def write_outcome(result: WorstResult) -> str:

@@ -601,6 +601,7 @@ CREATE TABLE evals.runs (
     source_id text,  -- the source it was made by; NULL for the run of a dataset
     window_start timestamptz,  -- of the source's window, inclusive
     window_end timestamptz,  -- exclusive
+    slices text[] NOT NULL DEFAULT '{}',  -- metadata keys that the report is sliced by
     PRIMARY KEY (tenant_id, id),
     CONSTRAINT runs_origin_check CHECK (
         num_nonnulls(dataset_name, source_id) = 1 AND (dataset_name IS NULL) = (dataset_version IS NULL)
@@ -1995,3 +1996,22 @@ CREATE POLICY tenant ON evals.run_outputs
     WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON evals.run_outputs TO evalward_app;
+
+-- The value that a record of a run has under a metadata key that the run is sliced by. Written before the results of the
+-- record's shard. No foreign key to runs, as for evals.run_results.
+CREATE TABLE evals.run_slices (
+    tenant_id text NOT NULL,
+    run_id uuid NOT NULL,
+    key text NOT NULL CHECK (length(key) BETWEEN 1 AND 100),  -- of the metadata
+    record_no integer NOT NULL CHECK (record_no >= 0),  -- number of the record in the snapshot, from 0
+    value text NOT NULL CHECK (length(value) <= 1000),  -- a JSON scalar, a text cut at 100 characters
+    PRIMARY KEY (tenant_id, run_id, key, record_no)
+);
+
+ALTER TABLE evals.run_slices ENABLE ROW LEVEL SECURITY;
+ALTER TABLE evals.run_slices FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON evals.run_slices
+    USING (tenant_id = (SELECT scheduler_app.require_current_tenant()))
+    WITH CHECK (tenant_id = (SELECT scheduler_app.require_current_tenant()));
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON evals.run_slices TO evalward_app;

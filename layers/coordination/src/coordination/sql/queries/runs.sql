@@ -3,10 +3,12 @@
 SELECT count(*) AS runs FROM evals.runs WHERE tenant_id = %(tenant)s::text;
 
 -- name: insert_run
--- Insert a pending run; returns what only the database knows. config: RunConfig; config_sha256: 64 hex digits. No lock.
-INSERT INTO evals.runs (tenant_id, id, name, dataset_name, dataset_version, config, config_sha256, records_total, created_by)
+-- Insert a pending run; returns what only the database knows. config: RunConfig; config_sha256: 64 hex digits; slices:
+-- metadata keys. No lock.
+INSERT INTO evals.runs (tenant_id, id, name, dataset_name, dataset_version, config, config_sha256, records_total, created_by,
+                        slices)
 VALUES (%(tenant)s::text, %(id)s::uuid, %(name)s::text, %(dataset_name)s::text, %(dataset_version)s::integer,
-        %(config)s::jsonb, %(config_sha256)s::text, %(records_total)s::integer, %(created_by)s::text)
+        %(config)s::jsonb, %(config_sha256)s::text, %(records_total)s::integer, %(created_by)s::text, %(slices)s::text[])
 RETURNING created_at;
 
 -- name: insert_run_labels
@@ -29,7 +31,7 @@ INSERT INTO scheduler.estate_run_queue (tenant_id, id) VALUES (%(tenant)s::text,
 SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.sha256, r.config, r.config_sha256,
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
-       r.source_id, r.window_start, r.window_end,
+       r.source_id, r.window_start, r.window_end, r.slices,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -50,7 +52,7 @@ SELECT state FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(id)s:
 SELECT r.tenant_id, r.id, r.name, r.state, r.dataset_name, r.dataset_version, s.sha256, r.config, r.config_sha256,
        r.records_total, r.records_done, r.results_scored, r.results_skipped, r.results_errors,
        r.report -> 'gates' AS gates, r.error, r.created_at, r.created_by, r.started_at, r.finished_at,
-       r.source_id, r.window_start, r.window_end,
+       r.source_id, r.window_start, r.window_end, r.slices,
        coalesce((SELECT jsonb_object_agg(l.key, l.value) FROM evals.run_labels l
                  WHERE l.tenant_id = r.tenant_id AND l.run_id = r.id), '{}'::jsonb) AS labels,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -135,7 +137,8 @@ FROM evals.runs r, evals.run_snapshots s
 WHERE j.tenant_id = %(tenant)s::text AND j.id = %(shard_id)s::uuid AND j.state IN ('queued', 'running')
   AND r.tenant_id = j.tenant_id AND r.id = j.run_id AND r.state = 'running'
   AND s.tenant_id = j.tenant_id AND s.run_id = j.run_id
-RETURNING j.run_id, j.shard_no, j.first_record, j.records, j.byte_start, j.byte_end, j.attempts, r.config, s.path;
+RETURNING j.run_id, j.shard_no, j.first_record, j.records, j.byte_start, j.byte_end, j.attempts, r.config, r.slices,
+          s.path;
 
 -- name: insert_results
 -- At most 1000 results in one statement; arrays in the same order. No lock.
@@ -231,7 +234,7 @@ RETURNING shards_done, shards_total, results_errors;
 
 -- name: read_finished_run
 -- A running run whose shards are all done, for its report; no row otherwise. Lock: its row.
-SELECT r.id, r.name, r.config, r.config_sha256, r.records_total, r.input_tokens, r.output_tokens, r.cost_usd,
+SELECT r.id, r.name, r.config, r.config_sha256, r.slices, r.records_total, r.input_tokens, r.output_tokens, r.cost_usd,
        r.created_at, r.started_at, r.dataset_name, r.dataset_version, r.source_id, r.window_start, r.window_end, s.sha256,
        s.redactions, s.excluded_trace_ids, clock_timestamp() AS finished_at
 FROM evals.runs r
@@ -467,6 +470,41 @@ DELETE FROM scheduler.estate_run_queue WHERE tenant_id = %(tenant)s::text AND id
 -- name: delete_run_results
 -- Delete the results of a run. Lock: the rows; the caller holds the run's.
 DELETE FROM evals.run_results WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
+
+-- name: insert_slices
+-- At most 1000 values of records under the keys that their run is sliced by; arrays in the same order; values: JSON texts.
+-- What an attempt before has written stays. No lock.
+INSERT INTO evals.run_slices (tenant_id, run_id, key, record_no, value)
+SELECT %(tenant)s::text, %(run_id)s::uuid, x.key, x.record_no, x.value
+FROM unnest(%(keys)s::text[], %(record_nos)s::integer[], %(values)s::text[]) AS x (key, record_no, value)
+ON CONFLICT (tenant_id, run_id, key, record_no) DO NOTHING;
+
+-- name: aggregate_slices
+-- What the results of a run add up to, per metadata key, value and evaluator: the most frequent values of each key, most
+-- records first. value: JSON text; records: that have it; limit: values of each key. Reads all results of the run once a
+-- key. No lock.
+WITH counted AS MATERIALIZED (
+    SELECT s.key, s.value, count(*) AS records, row_number() OVER (PARTITION BY s.key ORDER BY count(*) DESC, s.value) AS place
+    FROM evals.run_slices s
+    WHERE s.tenant_id = %(tenant)s::text AND s.run_id = %(run_id)s::uuid
+    GROUP BY s.key, s.value
+)
+SELECT c.key, c.value, c.records, r.evaluator, count(r.score) AS scored, avg(r.score) AS mean,
+       regr_sxx(r.score, r.score) AS deviations, count(*) FILTER (WHERE r.passed) AS passed,
+       count(*) FILTER (WHERE NOT r.passed) AS failed, count(*) FILTER (WHERE r.status = 'skipped') AS skipped,
+       count(*) FILTER (WHERE r.status = 'error') AS errors
+FROM counted c
+JOIN evals.run_slices s
+    ON s.tenant_id = %(tenant)s::text AND s.run_id = %(run_id)s::uuid AND s.key = c.key AND s.value = c.value
+JOIN evals.run_results r
+    ON r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid AND r.record_no = s.record_no
+WHERE c.place <= %(limit)s::integer
+GROUP BY c.key, c.value, c.records, c.place, r.evaluator
+ORDER BY c.key, c.place, r.evaluator;
+
+-- name: delete_run_slices
+-- Delete the values of a run's records. Lock: the rows; the caller holds the run's.
+DELETE FROM evals.run_slices WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
 
 -- name: delete_run_outputs
 -- Delete the outputs of a run's target. Lock: the rows; the caller holds the run's.
