@@ -35,11 +35,16 @@ INSERT_PROJECT = (
     " RETURNING id"
 )
 INSERT_CLAIM = """
-INSERT INTO coordination.idempotency_records
-    (tenant_id, principal, key_sha256, operation, fingerprint, state, owner_token, deadline_at, expires_at)
-SELECT '-', 'key:1', sha256(convert_to(%(prefix)s::text || n, 'UTF8')), 'test.write', %(fingerprint)s, 'claimed',
-       gen_random_uuid(), clock_timestamp() + %(deadline)s::interval, clock_timestamp() + interval '7 days'
-FROM generate_series(1, %(count)s) AS n
+WITH claims AS (
+    INSERT INTO coordination.idempotency_records
+        (tenant_id, principal, key_sha256, operation, fingerprint, state, owner_token, deadline_at, expires_at)
+    SELECT '-', 'key:1', sha256(convert_to(%(prefix)s::text || n, 'UTF8')), 'test.write', %(fingerprint)s, 'claimed',
+           gen_random_uuid(), clock_timestamp() + %(deadline)s::interval, clock_timestamp() + interval '7 days'
+    FROM generate_series(1, %(count)s) AS n
+    RETURNING tenant_id, principal)
+INSERT INTO coordination.idempotency_scopes AS s (tenant_id, principal, records)
+SELECT tenant_id, principal, count(*) FROM claims GROUP BY tenant_id, principal
+ON CONFLICT (tenant_id, principal) DO UPDATE SET records = s.records + excluded.records
 """
 COUNT_RECORDS = "SELECT count(*) FROM coordination.idempotency_records"
 COUNT_PROJECTS = "SELECT count(*) FROM coordination.projects"
@@ -465,3 +470,40 @@ def test_error_of_the_database_that_is_none_of_ours_passes_unchanged(app: Databa
 
     with pytest.raises(psycopg.errors.DivisionByZero):
         perform_local_write(app, write_of(), SETTINGS, divide)
+
+
+def test_one_key_is_looked_up_by_the_primary_key_before_there_are_statistics(database: FreshDatabase) -> None:
+    # Both looked alike to the planner when the table was new, and a scope of 1024 records was read for one key.
+    look_up = (
+        "EXPLAIN SELECT expires_at FROM coordination.idempotency_records"
+        " WHERE tenant_id = '-' AND principal = 'key:1' AND key_sha256 = '\\x00'"
+    )
+    plan = " ".join(next(iter(row.values())) for row in database.look(look_up))
+    assert "idempotency_records_pkey" in plan
+    assert "idempotency_records_by_expiry" not in plan
+
+
+def test_scope_counts_what_it_holds_through_storing_pruning_and_refusing(
+    app: Database, database: FreshDatabase
+) -> None:
+    def counted() -> tuple[int, int]:
+        (row,) = database.look("SELECT records, stored_bytes FROM coordination.idempotency_scopes")
+        (held,) = database.look(
+            "SELECT count(*) AS records, sum(stored_bytes)::bigint AS stored_bytes"
+            " FROM coordination.idempotency_records"
+        )
+        assert row == held
+        return row["records"], row["stored_bytes"]
+
+    cap = IdempotencySettings(max_records=3, max_bytes=400)
+    for number in range(3):
+        perform_local_write(app, write_of(f"k{number}"), cap, insert(f"p{number}", b"x" * 100))
+    records, stored_bytes = counted()
+    assert records == 3
+    assert 0 < stored_bytes <= 400
+    with pytest.raises(IdempotencyCapacityError):
+        perform_local_write(app, write_of("new"), cap, insert("new"))
+    assert counted() == (records, stored_bytes)
+    let_expire(database)
+    perform_local_write(app, write_of("new"), cap, insert("new", b"x" * 100))
+    assert counted()[0] == 1

@@ -37,6 +37,10 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND n.nspname IN ('coordination', 'scheduler', 'scheduler_app', 'packs', 'evals')
 ORDER BY 1
 """
+END_LOCAL_WRITE = (
+    "SELECT coordination.end_local_write("
+    "'second', 'key:1', '\\x00', 'o', '\\x00', 200, '{}', '', 60, 1, 1, 'allowed', '', '')"
+)
 TENANT_RULE = "(tenant_id = ( SELECT scheduler_app.require_current_tenant() AS require_current_tenant))"
 
 
@@ -214,7 +218,8 @@ def test_statement_after_a_tenants_transaction_raises_too(filled_database: Fresh
     "call",
     [
         "SELECT coordination.claim_local_write('second', 'key:1', '\\x00')",
-        "SELECT coordination.store_outcome('second', 'key:1', '\\x00', 'o', '\\x00', 200, '{}', '', '1 hour', 1, 1, 1)",
+        "SELECT coordination.release_claim('second', 'key:1', '\\x00', gen_random_uuid())",
+        END_LOCAL_WRITE,
     ],
 )
 def test_routine_called_for_another_tenant_raises(database: FreshDatabase, call: str) -> None:

@@ -533,6 +533,7 @@ def test_full_scope_refuses_new_keys_replays_old_ones_and_is_freed_by_a_resoluti
         " gen_random_uuid(), clock_timestamp() - interval '1 h', clock_timestamp() - interval '59 min',"
         " clock_timestamp() + interval '6 days' FROM coordination.idempotency_records, generate_series(1, 1023) AS n"
     )
+    database.look("UPDATE coordination.idempotency_scopes SET records = records + 1023")
     refused = caller.send(remote_operation, BODY, "new")
     assert (refused.status, refused.code) == (429, "idempotency_capacity")
     assert 0 < int(refused.headers["retry-after"]) <= 86_400

@@ -19,7 +19,7 @@ def _list(call: Call, transaction: Transaction) -> Answer:
 
 
 def _resolve(call: Call, transaction: Transaction) -> Answer:
-    return Answer(200, resolve_claim(transaction, call.path["claim"], call.body_as(Resolution)))
+    return Answer(200, resolve_claim(transaction, call.principal, call.path["claim"], call.body_as(Resolution)))
 
 
 def _operations(prefix: str, base: str, where: str) -> tuple[Operation, Operation]:

@@ -89,8 +89,10 @@ def list_claims(transaction: Transaction, principal: Principal, query: ClaimQuer
     )
 
 
-def resolve_claim(transaction: Transaction, reference: str, resolution: Resolution) -> ResolvedClaim:
-    """Say what became of an uncertain write. Locks the record's row.
+def resolve_claim(
+    transaction: Transaction, principal: Principal, reference: str, resolution: Resolution
+) -> ResolvedClaim:
+    """Say what became of an uncertain write. Locks: the scopes of claim and caller, then the record's row.
 
     Raises
     ------
@@ -106,6 +108,7 @@ def resolve_claim(transaction: Transaction, reference: str, resolution: Resoluti
     except ValueError:
         raise NotFoundError("There is no such claim; its id is a UUID.") from None
     params = {"tenant": transaction.tenant, "id": claim_id}
+    transaction.submit(_QUERIES["lock_scope_of_claim"], params | {"caller": principal.id})
     claim = transaction.fetch_one(_QUERIES["lock_claim"], params)
     if claim is None:
         raise NotFoundError("There is no such claim here: it was released, it has expired, or it belongs elsewhere.")

@@ -161,8 +161,9 @@ class Database:
                     limits["statement_ms"] = max(1, min(limits["statement_ms"], int(statement_seconds * 1000)))
                 connection.execute(query, {"tenant": tenant, **limits, **params})
                 yield transaction
-                connection.execute("COMMIT")
+                # Before it is: the line may be cut when it has gone out and not all that came back has been read.
                 transaction.is_commit_sent = not is_read
+                connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, psycopg.Error):
@@ -194,7 +195,7 @@ class Database:
         connection = self._live_connection()
         try:
             cursor = connection.execute(query, params)
-            rows = cursor.fetchall() if cursor.description else []
+            rows = cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
             self._roll_back(connection)
             raise _translate(error, is_commit_sent=False) from error
@@ -295,6 +296,11 @@ def connection_string(settings: Settings, read_secret: Callable[[str, bool], dic
         user=secret["username"],
         password=secret["password"],
     )
+
+
+def _has_rows(cursor: Cursor[DictRow]) -> bool:
+    # `cursor.description` says it too, and makes an object of every column first.
+    return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
 
 
 def _translate(error: psycopg.Error, *, is_commit_sent: bool) -> Exception:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import LiteralString, cast
 
 from psycopg import sql
+from psycopg.abc import AdaptContext
 
 _NAME = re.compile(r"^-- name: ([a-z][a-z0-9_]*)$", re.MULTILINE)
 
@@ -35,6 +36,18 @@ def parse_queries(text: str) -> dict[str, str]:
     return {name: body.strip().removesuffix(";") for name, body in zip(names, statements, strict=True)}
 
 
+class Statement(sql.SQL):
+    """A named statement whose bytes are made once: psycopg finds what it knows of them by the bytes, at every call."""
+
+    def __init__(self, text: LiteralString) -> None:
+        super().__init__(text)
+        self._bytes = text.encode()
+
+    def as_bytes(self, context: AdaptContext | None = None) -> bytes:  # noqa: ARG002 - psycopg's signature
+        """Return the text in UTF-8, which every connection speaks; it is ASCII anyhow."""
+        return self._bytes
+
+
 @cache
 def load_queries(room: str) -> Mapping[str, sql.SQL]:
     """Read the statements of `sql/queries/<room>.sql` once, without their comments.
@@ -50,7 +63,7 @@ def load_queries(room: str) -> Mapping[str, sql.SQL]:
     text = files("coordination").joinpath("sql", "queries", f"{room}.sql").read_text("utf-8")
     # The files are part of the code: the text is as literal as if it stood here.
     return MappingProxyType(
-        {name: sql.SQL(cast("LiteralString", _without_comments(body))) for name, body in parse_queries(text).items()}
+        {name: Statement(cast("LiteralString", _without_comments(body))) for name, body in parse_queries(text).items()}
     )
 
 

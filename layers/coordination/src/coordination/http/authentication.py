@@ -20,7 +20,6 @@ from coordination.errors import (
 from coordination.http.operation import Operation
 from coordination.http.request import Request
 from coordination.idempotency.key import digest_key, parse_idempotency_key
-from coordination.idempotency.records import QUERIES as OUTCOME_QUERIES
 from coordination.queries import load_queries
 
 _GRANTS = TypeAdapter(list[Grant])
@@ -133,10 +132,8 @@ def _read_caller(
 ) -> DictRow | None:
     """Read the caller's key and, for a keyed call, its live record and the count of its scope: one round trip."""
     params = {"key_id": token.key_id, "secret_sha256": token.secret_sha256, "project": project}
-    if key_sha256 is None:
-        return environment.database.fetch_one(_QUERIES["authenticate"], params)
     scope = {"tenant": project or INSTALLATION, "key_sha256": key_sha256}
-    return environment.database.fetch_one(OUTCOME_QUERIES["open_keyed_call"], params | scope)
+    return environment.database.fetch_one(_QUERIES["open_call"], params | scope)
 
 
 def _authorize(

@@ -72,6 +72,9 @@ def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWri
             call.body.model_dump(mode="json") if call.body is not None else None,
             hashlib.sha256(call.content).hexdigest() if operation.max_content_bytes else None,
         ),
+        audited_as=operation.audited_as,
+        target=_target(call),
+        request_id=call.request_id,
     )
 
 
@@ -81,11 +84,12 @@ def _perform_local(
     database = call.environment.database
 
     def effect(transaction: Transaction) -> tuple[Answer, StoredAnswer]:
-        return _record(operation, contract, call, transaction)
+        return _encode(operation.handle(call, transaction), contract)
 
     if write is None:
         with database.transaction(_tenant(call)) as transaction:
-            answer, _ = effect(transaction)
+            answer = operation.handle(call, transaction)
+            _audit(operation, call, transaction)
         return Performed(answer)
     return perform_local_write(database, write, call.environment.settings.idempotency, effect)
 
@@ -99,7 +103,9 @@ def _perform_remote(
         return contract.act(call, boundary)
 
     def record(transaction: Transaction, effect: Any) -> tuple[Answer, StoredAnswer]:
-        return _record(operation, contract, replace(call, prepared=effect), transaction)
+        answer = operation.handle(replace(call, prepared=effect), transaction)
+        _audit(operation, call, transaction)
+        return _encode(answer, contract)
 
     if write is None:
         effect = act(EffectBoundary())
@@ -118,19 +124,24 @@ def _perform_remote(
     )
 
 
-def _record(
-    operation: Operation, contract: LocalWrite | RemoteWrite, call: Call, transaction: Transaction
-) -> tuple[Answer, StoredAnswer]:
-    """Write the effect's rows and the audit event; return the answer, and the answer as it may be stored."""
-    answer = operation.handle(call, transaction)
-    target = "/".join(value for name, value in call.path.items() if name != "project")
+def _audit(operation: Operation, call: Call, transaction: Transaction) -> None:
     event = audit_event(
-        operation, call.principal, call.path.get("project"), call.request_id, operation.audited_as, target
+        operation, call.principal, call.path.get("project"), call.request_id, operation.audited_as, _target(call)
     )
     transaction.submit(_QUERIES["insert_audit_event"], event)
+
+
+def _encode(answer: Answer, contract: LocalWrite | RemoteWrite) -> tuple[Answer, StoredAnswer]:
+    """Return the answer with its body written, and the answer as it may be stored."""
+    body = answer.encode_body()
+    stored_body = answer.encode_body(contract.secret_fields) if contract.secret_fields else body
     headers = {name: value for name, value in answer.headers.items() if name in contract.stored_headers}
     headers["content-type"] = answer.content_type
-    return answer, StoredAnswer(answer.status, headers, answer.encode_body(contract.secret_fields))
+    return replace(answer, body=body), StoredAnswer(answer.status, headers, stored_body)
+
+
+def _target(call: Call) -> str:
+    return "/".join(value for name, value in call.path.items() if name != "project")
 
 
 def _tenant(call: Call) -> str:

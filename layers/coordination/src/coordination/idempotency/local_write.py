@@ -29,7 +29,7 @@ def perform_local_write[Result](
     """Run a keyed write once.
 
     One transaction of the scope's tenant: the try-lock on the key first, the lock on the scope last. In pipeline mode
-    the claim travels with the effect's first read, the outcome with the commit.
+    the claim travels with the effect's first read; audit event and outcome, one statement, with the commit.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def perform_local_write[Result](
     try:
         with database.transaction(write.tenant, first=(QUERIES["begin_local_write"], write.row_key)) as transaction:
             done = effect(transaction)
-            stored_outcome = transaction.submit(QUERIES["store_outcome"], outcome_params(write, settings, done[1]))
-        row = stored_outcome.fetchone()
+            ended = transaction.submit(QUERIES["end_local_write"], outcome_params(write, settings, done[1]))
+        row = ended.fetchone()
         return Performed(done[0], row["records_left"] if row else None)
     except OutcomeUnknownError:
         record = _read_back(database, write)

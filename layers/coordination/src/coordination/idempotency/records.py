@@ -68,6 +68,8 @@ class KeyedWrite:
         The operation's constant name.
     fingerprint
         SHA-256 of the request as it was understood.
+    audited_as, target, request_id
+        Of its audit event: outcome, what the path names inside the project, the gateway's id of the request.
     """
 
     tenant: str
@@ -75,6 +77,9 @@ class KeyedWrite:
     key_sha256: bytes
     operation: str
     fingerprint: bytes
+    audited_as: str = "allowed"
+    target: str = ""
+    request_id: str = ""
 
     @property
     def claims_path(self) -> str:
@@ -234,9 +239,11 @@ def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: Sto
         "fingerprint": write.fingerprint,
         "status": answer.status,
         "headers": Jsonb(dict(answer.headers)),
-        "body": answer.body if is_kept else b"",
+        "body": answer.body if is_kept else None,
         "retention_seconds": settings.retention_seconds,
         "max_records": settings.max_records,
         "max_bytes": settings.max_bytes,
-        "max_outcome_bytes": settings.max_outcome_bytes if is_kept else 0,
+        "audited_as": write.audited_as,
+        "target": write.target,
+        "request_id": write.request_id,
     }

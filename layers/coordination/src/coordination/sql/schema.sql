@@ -20,6 +20,8 @@ CREATE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_ms integer,
     LANGUAGE plpgsql
     VOLATILE
 AS $$
+DECLARE
+    applied text;  -- an assignment computes an expression, where PERFORM runs a statement: every transaction comes here
 BEGIN
     IF tenant IS NULL OR tenant = '' THEN
         RAISE EXCEPTION 'no tenant given' USING ERRCODE = 'EW001';
@@ -28,29 +30,34 @@ BEGIN
         RAISE EXCEPTION 'isolation is %, READ COMMITTED is needed', current_setting('transaction_isolation')
             USING ERRCODE = 'EW002';
     END IF;
-    PERFORM set_config('app.tenant_id', tenant, true);
-    PERFORM set_config('lock_timeout', lock_timeout_ms::text, true);
-    PERFORM set_config('statement_timeout', statement_timeout_ms::text, true);
+    applied := set_config('app.tenant_id', tenant, true);
+    applied := set_config('lock_timeout', lock_timeout_ms::text, true);
+    applied := set_config('statement_timeout', statement_timeout_ms::text, true);
     -- A client that dies in the middle must not hold its locks for longer than a statement may run.
-    PERFORM set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
+    applied := set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
 END
 $$;
 
--- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
--- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.)
-CREATE FUNCTION scheduler_app.require_current_tenant()
+-- What a policy comes to in a transaction that set no tenant: an error.
+CREATE FUNCTION scheduler_app.raise_no_tenant()
     RETURNS text
     LANGUAGE plpgsql
     STABLE
 AS $$
-DECLARE
-    tenant text := current_setting('app.tenant_id', true);
 BEGIN
-    IF tenant IS NULL OR tenant = '' THEN
-        RAISE EXCEPTION 'no tenant is set in this transaction' USING ERRCODE = 'EW001';
-    END IF;
-    RETURN tenant;
+    RAISE EXCEPTION 'no tenant is set in this transaction' USING ERRCODE = 'EW001';
 END
+$$;
+
+-- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
+-- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.) SQL, so that it becomes part of
+-- the statement whose policy it serves: a call would cost as much as looking up the row.
+CREATE FUNCTION scheduler_app.require_current_tenant()
+    RETURNS text
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT coalesce(nullif(current_setting('app.tenant_id', true), ''), scheduler_app.raise_no_tenant())
 $$;
 
 -- Raises when a routine is called for another tenant than the one of this transaction.
@@ -67,9 +74,11 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.raise_no_tenant() FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.require_current_tenant() FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.raise_unless_tenant(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.raise_no_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.require_current_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.raise_unless_tenant(text) TO evalward_app;
 
@@ -148,10 +157,13 @@ CREATE INDEX wake_ups_by_due ON coordination.wake_ups (due_at, id);
 -- The pulse of sources looks at nothing else: idle sources cost one look at this index.
 CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kind = 'source_tick';
 
--- Scopes that hold records, so that the hourly pass finds them without a tenant.
+-- Scopes that hold records: the hourly pass finds them here without a tenant, and a keyed write finds its count here
+-- without reading up to 1024 records. Exact, since whoever changes it holds the scope's lock.
 CREATE TABLE coordination.idempotency_scopes (
     tenant_id text NOT NULL,  -- project id, or '-'
     principal text NOT NULL,  -- key:<id>
+    records integer NOT NULL DEFAULT 0,  -- count of its records, those not yet pruned included
+    stored_bytes bigint NOT NULL DEFAULT 0,  -- sum of theirs
     PRIMARY KEY (tenant_id, principal)
 );
 
@@ -177,12 +189,17 @@ CREATE TABLE coordination.idempotency_records (
     -- bytes that count against the cap: of the answer, or reserved by a claim
     stored_bytes bigint NOT NULL DEFAULT 0 CHECK (stored_bytes >= 0),
     PRIMARY KEY (tenant_id, principal, key_sha256),
-    UNIQUE (tenant_id, id),
     CHECK (state <> 'claimed' OR (owner_token IS NOT NULL AND deadline_at IS NOT NULL)),
     CHECK (state = 'claimed' OR completed_at IS NOT NULL),
     CHECK (state <> 'completed' OR (status IS NOT NULL AND headers IS NOT NULL AND body IS NOT NULL))
 );
-CREATE INDEX idempotency_records_by_expiry ON coordination.idempotency_records (tenant_id, principal, expires_at);
+-- Every record is in it: the predicate keeps the planner from reading a whole scope through this index in order to find
+-- one key, which without statistics seems as good as the primary key. Who wants the index says the predicate.
+CREATE INDEX idempotency_records_by_expiry ON coordination.idempotency_records (tenant_id, principal, expires_at)
+    WHERE stored_bytes >= 0;
+-- Records of remote writes: those that can be named as claims.
+CREATE UNIQUE INDEX idempotency_records_by_id ON coordination.idempotency_records (tenant_id, id)
+    WHERE owner_token IS NOT NULL;
 
 ALTER TABLE coordination.idempotency_records ENABLE ROW LEVEL SECURITY;
 ALTER TABLE coordination.idempotency_records FORCE ROW LEVEL SECURITY;
@@ -208,76 +225,165 @@ AS $$
 DECLARE
     lock_id bigint := coordination.advisory_lock_id(
         'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex'));
+    expires timestamptz;
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+        PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    END IF;
     IF NOT pg_try_advisory_xact_lock(lock_id) THEN
         RAISE EXCEPTION 'the same key is being worked on' USING ERRCODE = 'EW101';
     END IF;
-    PERFORM 1 FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
-      AND r.expires_at > clock_timestamp();
-    IF FOUND THEN
+    SELECT r.expires_at INTO expires
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest;
+    IF expires > clock_timestamp() THEN
         RAISE EXCEPTION 'the key has a live record' USING ERRCODE = 'EW102';
     END IF;
 END
 $$;
 
--- Stores the outcome of a local-mode keyed write, last in its transaction: takes the scope's lock, prunes what has
--- expired, counts what is left against the caps in a fresh snapshot, inserts.
--- An outcome that does not fit the scope's remaining bytes becomes a tombstone: the effect is not undone for it.
+-- Ends a local-mode keyed write, last in its transaction: the audit event and the outcome. Takes the scope's lock, counts
+-- the record in a fresh snapshot, prunes what has expired, holds the count against the caps, inserts.
+-- An outcome without a body, which was too large, and one that does not fit the scope's remaining bytes become a
+-- tombstone: the effect is not undone for it.
 -- Raises EW103 at the cap on records; DETAIL holds the whole seconds until the scope's next expiry.
 -- Returns the records left in the scope.
-CREATE FUNCTION coordination.store_outcome(
+CREATE FUNCTION coordination.end_local_write(
     scope_tenant text, scope_principal text, key_digest bytea, operation_id text, request_fingerprint bytea,
-    outcome_status integer, outcome_headers jsonb, outcome_body bytea, retention interval,
-    max_records integer, max_bytes bigint, max_outcome_bytes bigint)
+    outcome_status integer, outcome_headers jsonb, outcome_body bytea, retention_seconds integer,
+    max_records integer, max_bytes bigint, audit_outcome text, audit_target text, audit_request_id text)
     RETURNS integer
     LANGUAGE plpgsql
     VOLATILE
 AS $$
 DECLARE
+    lock_id bigint := coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal);
+    outcome_bytes bigint := coalesce(octet_length(outcome_body) + octet_length(outcome_headers::text), 0);
     decided_at timestamptz;
-    live_records integer;
-    live_bytes bigint;
-    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    scope_records integer;
+    scope_bytes bigint;
+    has_expired boolean;
     is_kept boolean;
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
-    PERFORM pg_advisory_xact_lock(
-        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
-    decided_at := clock_timestamp();
-    DELETE FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
-    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
-    FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
-    IF live_records >= max_records THEN
-        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
-            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
-            FROM coordination.idempotency_records r
-            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+        PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     END IF;
-    is_kept := outcome_bytes <= max_outcome_bytes AND live_bytes + outcome_bytes <= max_bytes;
+    INSERT INTO coordination.audit_events (principal, project, operation, outcome, target, request_id)
+    VALUES (scope_principal, scope_tenant, operation_id, audit_outcome, audit_target, audit_request_id);
+    IF NOT pg_try_advisory_xact_lock(lock_id) THEN
+        PERFORM pg_advisory_xact_lock(lock_id);
+    END IF;
+    decided_at := clock_timestamp();
+    UPDATE coordination.idempotency_scopes s
+    SET records = s.records + 1, stored_bytes = s.stored_bytes + outcome_bytes
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal
+    RETURNING s.records, s.stored_bytes, EXISTS (
+        SELECT 1 FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at
+          AND r.stored_bytes >= 0)
+    INTO scope_records, scope_bytes, has_expired;
+    IF NOT FOUND THEN
+        INSERT INTO coordination.idempotency_scopes (tenant_id, principal, records, stored_bytes)
+        VALUES (scope_tenant, scope_principal, 1, outcome_bytes)
+        RETURNING records, stored_bytes INTO scope_records, scope_bytes;
+    ELSIF has_expired THEN
+        SELECT left_over.records, left_over.stored_bytes INTO scope_records, scope_bytes
+        FROM coordination.prune_records(scope_tenant, scope_principal, decided_at) left_over;
+    END IF;
+    IF scope_records > max_records THEN
+        PERFORM coordination.raise_scope_is_full(scope_tenant, scope_principal, decided_at);
+    END IF;
+    is_kept := outcome_body IS NOT NULL AND scope_bytes <= max_bytes;
+    IF NOT is_kept AND outcome_bytes > 0 THEN
+        UPDATE coordination.idempotency_scopes s SET stored_bytes = s.stored_bytes - outcome_bytes
+        WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
+    END IF;
     INSERT INTO coordination.idempotency_records (
         tenant_id, principal, key_sha256, operation, fingerprint, state, claimed_at, completed_at, expires_at,
         status, headers, body, stored_bytes)
     VALUES (
         scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint,
-        CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at, decided_at + retention,
-        outcome_status, CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
+        CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at,
+        decided_at + make_interval(secs => retention_seconds), outcome_status,
+        CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
         CASE WHEN is_kept THEN outcome_bytes ELSE 0 END);
-    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO NOTHING;
-    RETURN max_records - live_records - 1;
+    RETURN max_records - scope_records;
 END
 $$;
 
+-- Deletes what has expired in one scope; returns what the scope holds after it. The caller holds the scope's lock.
+CREATE FUNCTION coordination.prune_records(
+    scope_tenant text, scope_principal text, decided_at timestamptz, OUT records integer, OUT stored_bytes bigint)
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at
+      AND r.stored_bytes >= 0;
+    SELECT s.records, s.stored_bytes INTO prune_records.records, prune_records.stored_bytes
+    FROM coordination.idempotency_scopes s
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
+END
+$$;
+
+-- Raises EW103; DETAIL holds the whole seconds until the scope's next expiry.
+CREATE FUNCTION coordination.raise_scope_is_full(scope_tenant text, scope_principal text, decided_at timestamptz)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
+        SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
+        FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.stored_bytes >= 0);
+END
+$$;
+
+-- Counts deleted records off their scopes, whoever deletes them. Inserted ones are counted by the routines that insert,
+-- which need the count anyhow.
+CREATE FUNCTION coordination.count_deleted_records()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    UPDATE coordination.idempotency_scopes s
+    SET records = s.records - gone.records, stored_bytes = s.stored_bytes - gone.stored_bytes
+    FROM (
+        SELECT d.tenant_id, d.principal, count(*) AS records, sum(d.stored_bytes) AS stored_bytes
+        FROM deleted d GROUP BY d.tenant_id, d.principal) gone
+    WHERE s.tenant_id = gone.tenant_id AND s.principal = gone.principal;
+    RETURN NULL;
+END
+$$;
+
+-- Counts a record's bytes anew when they change.
+CREATE FUNCTION coordination.count_changed_bytes()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    UPDATE coordination.idempotency_scopes s SET stored_bytes = s.stored_bytes + NEW.stored_bytes - OLD.stored_bytes
+    WHERE s.tenant_id = NEW.tenant_id AND s.principal = NEW.principal;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER count_deleted AFTER DELETE ON coordination.idempotency_records
+    REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION coordination.count_deleted_records();
+CREATE TRIGGER count_bytes AFTER UPDATE OF stored_bytes ON coordination.idempotency_records
+    FOR EACH ROW WHEN (OLD.stored_bytes IS DISTINCT FROM NEW.stored_bytes)
+    EXECUTE FUNCTION coordination.count_changed_bytes();
+
 -- 64-bit id of a transaction-level advisory lock: the first 8 bytes of SHA-256(namespace, 0x00, name), big-endian,
--- signed. docs/locks.md lists the namespaces.
+-- signed. docs/locks.md lists the namespaces. STABLE, as convert_to is: declared immutable it would not be inlined.
 CREATE FUNCTION coordination.advisory_lock_id(namespace text, name text)
     RETURNS bigint
     LANGUAGE sql
-    IMMUTABLE
+    STABLE
     STRICT
     PARALLEL SAFE
 AS $$
@@ -299,8 +405,11 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA coordination FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_local_write(text, text, bytea) TO evalward_app;
-GRANT EXECUTE ON FUNCTION coordination.store_outcome(
-    text, text, bytea, text, bytea, integer, jsonb, bytea, interval, integer, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.end_local_write(
+    text, text, bytea, text, bytea, integer, jsonb, bytea, integer, integer, bigint, text, text, text)
+    TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.prune_records(text, text, timestamptz) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.raise_scope_is_full(text, text, timestamptz) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.advisory_lock_id(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.take_advisory_lock(text, text) TO evalward_app;
 
@@ -699,23 +808,21 @@ CREATE FUNCTION coordination.claim_remote_write(
 AS $$
 DECLARE
     decided_at timestamptz;
-    live_records integer;
-    live_bytes bigint;
+    scope_records integer;
+    scope_bytes bigint;
 BEGIN
     PERFORM coordination.claim_local_write(scope_tenant, scope_principal, key_digest);
     PERFORM pg_advisory_xact_lock(
         coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
     decided_at := clock_timestamp();
-    DELETE FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
-    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
-    FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
-    IF live_records >= max_records OR live_bytes + reserved_bytes > max_bytes THEN
-        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
-            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
-            FROM coordination.idempotency_records r
-            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    PERFORM coordination.prune_records(scope_tenant, scope_principal, decided_at);
+    INSERT INTO coordination.idempotency_scopes AS s (tenant_id, principal, records, stored_bytes)
+    VALUES (scope_tenant, scope_principal, 1, reserved_bytes)
+    ON CONFLICT (tenant_id, principal) DO UPDATE
+    SET records = s.records + 1, stored_bytes = s.stored_bytes + excluded.stored_bytes
+    RETURNING s.records, s.stored_bytes INTO scope_records, scope_bytes;
+    IF scope_records > max_records OR scope_bytes > max_bytes THEN
+        PERFORM coordination.raise_scope_is_full(scope_tenant, scope_principal, decided_at);
     END IF;
     INSERT INTO coordination.idempotency_records (
         tenant_id, principal, key_sha256, operation, fingerprint, state, owner_token, claimed_at, deadline_at,
@@ -723,39 +830,38 @@ BEGIN
     VALUES (
         scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint, 'claimed', token, decided_at,
         decided_at + make_interval(secs => owner_ms / 1000.0), decided_at + retention, reserved_bytes);
-    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO NOTHING;
-    RETURN max_records - live_records - 1;
+    RETURN max_records - scope_records;
 END
 $$;
 
--- Completes a claim of this owner with its outcome; an outcome that is too large becomes a tombstone.
+-- Completes a claim of this owner with its outcome; one without a body, which was too large, becomes a tombstone.
 -- Raises EW104, having changed nothing, for another token or when the claim was resolved meanwhile: so it can travel
 -- with the COMMIT, and the effect's rows go with the outcome or not at all.
 CREATE FUNCTION coordination.complete_remote_write(
     scope_tenant text, scope_principal text, key_digest bytea, token uuid, outcome_status integer,
-    outcome_headers jsonb, outcome_body bytea, retention interval, max_bytes bigint, max_outcome_bytes bigint)
+    outcome_headers jsonb, outcome_body bytea, retention_seconds integer, max_bytes bigint)
     RETURNS void
     LANGUAGE plpgsql
     VOLATILE
 AS $$
 DECLARE
     other_bytes bigint;
-    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    outcome_bytes bigint := coalesce(octet_length(outcome_body) + octet_length(outcome_headers::text), 0);
     is_kept boolean;
     completed timestamptz;
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     PERFORM pg_advisory_xact_lock(
         coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
-    SELECT coalesce(sum(r.stored_bytes), 0) INTO other_bytes
+    SELECT s.stored_bytes - r.stored_bytes INTO other_bytes
     FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 <> key_digest;
-    is_kept := outcome_bytes <= max_outcome_bytes AND other_bytes + outcome_bytes <= max_bytes;
+    JOIN coordination.idempotency_scopes s ON s.tenant_id = r.tenant_id AND s.principal = r.principal
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest;
+    is_kept := outcome_body IS NOT NULL AND other_bytes + outcome_bytes <= max_bytes;
     completed := clock_timestamp();
     UPDATE coordination.idempotency_records r
     SET state = CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, completed_at = completed,
-        expires_at = completed + retention, status = outcome_status,
+        expires_at = completed + make_interval(secs => retention_seconds), status = outcome_status,
         headers = CASE WHEN is_kept THEN outcome_headers END, body = CASE WHEN is_kept THEN outcome_body END,
         stored_bytes = CASE WHEN is_kept THEN outcome_bytes ELSE 0 END
     WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
@@ -793,12 +899,29 @@ BEGIN
 END
 $$;
 
--- Who calls with which key, and what is known of the Idempotency-Key: one row, none when the API key is unknown. It sets
--- the tenant for its own statement's transaction, so that a keyed call is opened in one statement, like any other; it
--- writes nothing, and so it serves under any isolation. Its plans are kept for the session, where the same statements
--- sent as text would be planned at each call. `state` and what belongs to a record are NULL when there is no live one,
--- and so is `records`, the count of the scope: a write that runs counts for itself.
-CREATE FUNCTION coordination.open_keyed_call(
+-- How many live records a scope holds: its count without those that have expired and are not pruned yet.
+CREATE FUNCTION coordination.count_live_records(scope_tenant text, scope_principal text)
+    RETURNS integer
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT s.records - (
+            SELECT count(*)::integer FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= clock_timestamp()
+              AND r.stored_bytes >= 0)
+        FROM coordination.idempotency_scopes s
+        WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal), 0);
+END
+$$;
+
+-- Who calls with which key, and what is known of the Idempotency-Key, if there is one: one row, none when the API key is
+-- unknown. It sets the tenant for its own statement's transaction, so that a keyed call is opened in one statement, like
+-- any other; it writes nothing, and so it serves under any isolation. Its plans are kept for the session, where the same
+-- statements sent as text would be planned at each call. `state` and what belongs to a record are NULL when there is no
+-- live one, and so is `records`, the count of the scope: a write that runs counts for itself.
+CREATE FUNCTION coordination.open_call(
     caller_id text, caller_secret_sha256 bytea, named_project text, scope_tenant text, key_digest bytea)
     RETURNS TABLE (
         caller text, caller_name text, grants jsonb, is_expired boolean, project text, records integer,
@@ -807,22 +930,74 @@ CREATE FUNCTION coordination.open_keyed_call(
     LANGUAGE plpgsql
     VOLATILE
 AS $$
+DECLARE
+    applied text;
+    expires timestamptz;
 BEGIN
-    PERFORM set_config('app.tenant_id', scope_tenant, true);
-    RETURN QUERY
-    SELECT k.id, k.name, k.grants, k.expires_at <= clock_timestamp(), p.id,
-           CASE WHEN r.id IS NOT NULL THEN (
-               SELECT count(*)::integer FROM coordination.idempotency_records c
-               WHERE c.tenant_id = scope_tenant AND c.principal = 'key:' || caller_id
-                 AND c.expires_at > clock_timestamp()) END,
-           r.id, r.operation, r.fingerprint, r.state, r.status, r.headers, r.body, r.claimed_at,
-           ceil(extract(epoch FROM r.deadline_at - clock_timestamp()))::bigint
+    SELECT k.id, k.name, k.grants, k.expires_at <= clock_timestamp(), p.id
+    INTO caller, caller_name, grants, is_expired, project
     FROM coordination.api_keys k
     LEFT JOIN coordination.projects p ON p.id = named_project
-    LEFT JOIN coordination.idempotency_records r
-           ON r.tenant_id = scope_tenant AND r.principal = 'key:' || caller_id AND r.key_sha256 = key_digest
-          AND r.expires_at > clock_timestamp()
     WHERE k.id = caller_id AND k.secret_sha256 = caller_secret_sha256;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF key_digest IS NOT NULL THEN
+        applied := set_config('app.tenant_id', scope_tenant, true);
+        SELECT r.expires_at INTO expires
+        FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = 'key:' || caller_id AND r.key_sha256 = key_digest;
+        IF expires > clock_timestamp() THEN
+            SELECT coordination.count_live_records(scope_tenant, 'key:' || caller_id),
+                   r.id, r.operation, r.fingerprint, r.state, r.status, r.headers, r.body, r.claimed_at,
+                   ceil(extract(epoch FROM r.deadline_at - clock_timestamp()))::bigint
+            INTO records, id, operation, fingerprint, state, status, headers, body, claimed_at, deadline_seconds
+            FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.principal = 'key:' || caller_id AND r.key_sha256 = key_digest;
+        END IF;
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+-- Gives a claim back whose effect has not begun, under the scope's lock; nothing for another token.
+CREATE FUNCTION coordination.release_claim(scope_tenant text, scope_principal text, key_digest bytea, token uuid)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    PERFORM pg_advisory_xact_lock(
+        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
+      AND r.state = 'claimed' AND r.owner_token = token;
+END
+$$;
+
+-- Locks the scope of a claim before somebody resolves it: whatever changes the count of a scope holds its lock. The
+-- caller's own scope is locked with it, both in the order of their ids: a keyed call locks its own at its end, and two
+-- that resolve each other's claims would wait for each other. The principal of a record never changes.
+CREATE FUNCTION coordination.lock_scope_of_claim(scope_tenant text, claim_id uuid, caller_principal text)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+DECLARE
+    lock_id bigint;
+BEGIN
+    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    FOR lock_id IN
+        SELECT DISTINCT coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || p.principal)
+        FROM (
+            SELECT r.principal FROM coordination.idempotency_records r
+            WHERE r.tenant_id = scope_tenant AND r.id = claim_id AND r.owner_token IS NOT NULL
+            UNION ALL SELECT caller_principal) p
+        ORDER BY 1
+    LOOP
+        PERFORM pg_advisory_xact_lock(lock_id);
+    END LOOP;
 END
 $$;
 
@@ -834,19 +1009,19 @@ CREATE FUNCTION coordination.prune_scope(scope_tenant text, scope_principal text
     VOLATILE
 AS $$
 DECLARE
-    pruned integer;
+    before integer;
+    after integer;
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     PERFORM pg_advisory_xact_lock(
         coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
-    DELETE FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= clock_timestamp();
-    GET DIAGNOSTICS pruned = ROW_COUNT;
+    SELECT s.records INTO before FROM coordination.idempotency_scopes s
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
+    SELECT left_over.records INTO after
+    FROM coordination.prune_records(scope_tenant, scope_principal, clock_timestamp()) left_over;
     DELETE FROM coordination.idempotency_scopes s
-    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal AND NOT EXISTS (
-        SELECT 1 FROM coordination.idempotency_records r
-        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
-    RETURN pruned;
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal AND s.records = 0;
+    RETURN coalesce(before - after, 0);
 END
 $$;
 
@@ -856,18 +1031,24 @@ CREATE INDEX idempotency_records_claimed ON coordination.idempotency_records (te
 REVOKE ALL ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.complete_remote_write(
-    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) FROM PUBLIC;
+    text, text, bytea, uuid, integer, jsonb, bytea, integer, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.prune_scope(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.release_claim(text, text, bytea, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.lock_scope_of_claim(text, uuid, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.count_live_records(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
-REVOKE ALL ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION coordination.open_call(text, bytea, text, text, bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
-    text, text, bytea, uuid, integer, jsonb, bytea, interval, bigint, bigint) TO evalward_app;
+    text, text, bytea, uuid, integer, jsonb, bytea, integer, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.prune_scope(text, text) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.release_claim(text, text, bytea, uuid) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.lock_scope_of_claim(text, uuid, text) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.count_live_records(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;
-GRANT EXECUTE ON FUNCTION coordination.open_keyed_call(text, bytea, text, text, bytea) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.open_call(text, bytea, text, text, bytea) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) TO evalward_app;
 
 -- ==================== evals: deletion and retention ================================================================

@@ -17,6 +17,8 @@ CREATE OR REPLACE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_
     LANGUAGE plpgsql
     VOLATILE
 AS $$
+DECLARE
+    applied text;  -- an assignment computes an expression, where PERFORM runs a statement: every transaction comes here
 BEGIN
     IF tenant IS NULL OR tenant = '' THEN
         RAISE EXCEPTION 'no tenant given' USING ERRCODE = 'EW001';
@@ -25,29 +27,34 @@ BEGIN
         RAISE EXCEPTION 'isolation is %, READ COMMITTED is needed', current_setting('transaction_isolation')
             USING ERRCODE = 'EW002';
     END IF;
-    PERFORM set_config('app.tenant_id', tenant, true);
-    PERFORM set_config('lock_timeout', lock_timeout_ms::text, true);
-    PERFORM set_config('statement_timeout', statement_timeout_ms::text, true);
+    applied := set_config('app.tenant_id', tenant, true);
+    applied := set_config('lock_timeout', lock_timeout_ms::text, true);
+    applied := set_config('statement_timeout', statement_timeout_ms::text, true);
     -- A client that dies in the middle must not hold its locks for longer than a statement may run.
-    PERFORM set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
+    applied := set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
 END
 $$;
 
--- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
--- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.)
-CREATE OR REPLACE FUNCTION scheduler_app.require_current_tenant()
+-- What a policy comes to in a transaction that set no tenant: an error.
+CREATE OR REPLACE FUNCTION scheduler_app.raise_no_tenant()
     RETURNS text
     LANGUAGE plpgsql
     STABLE
 AS $$
-DECLARE
-    tenant text := current_setting('app.tenant_id', true);
 BEGIN
-    IF tenant IS NULL OR tenant = '' THEN
-        RAISE EXCEPTION 'no tenant is set in this transaction' USING ERRCODE = 'EW001';
-    END IF;
-    RETURN tenant;
+    RAISE EXCEPTION 'no tenant is set in this transaction' USING ERRCODE = 'EW001';
 END
+$$;
+
+-- The tenant of this transaction. Row policies call it: a transaction that set no tenant fails instead of seeing
+-- nothing. (After a transaction the setting reads '' rather than NULL: both are refused.) SQL, so that it becomes part of
+-- the statement whose policy it serves: a call would cost as much as looking up the row.
+CREATE OR REPLACE FUNCTION scheduler_app.require_current_tenant()
+    RETURNS text
+    LANGUAGE sql
+    STABLE
+AS $$
+    SELECT coalesce(nullif(current_setting('app.tenant_id', true), ''), scheduler_app.raise_no_tenant())
 $$;
 
 -- Raises when a routine is called for another tenant than the one of this transaction.
@@ -64,8 +71,10 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.raise_no_tenant() FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.require_current_tenant() FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.raise_unless_tenant(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.begin_tenant(text, integer, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.raise_no_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.require_current_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.raise_unless_tenant(text) TO evalward_app;

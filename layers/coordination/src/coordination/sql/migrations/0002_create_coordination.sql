@@ -60,6 +60,8 @@ CREATE INDEX wake_ups_by_due ON coordination.wake_ups (due_at, id);
 CREATE TABLE coordination.idempotency_scopes (
     tenant_id text NOT NULL,
     principal text NOT NULL,
+    records integer NOT NULL DEFAULT 0,
+    stored_bytes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, principal)
 );
 
@@ -81,12 +83,17 @@ CREATE TABLE coordination.idempotency_records (
     body bytea,
     stored_bytes bigint NOT NULL DEFAULT 0 CHECK (stored_bytes >= 0),
     PRIMARY KEY (tenant_id, principal, key_sha256),
-    UNIQUE (tenant_id, id),
     CHECK (state <> 'claimed' OR (owner_token IS NOT NULL AND deadline_at IS NOT NULL)),
     CHECK (state = 'claimed' OR completed_at IS NOT NULL),
     CHECK (state <> 'completed' OR (status IS NOT NULL AND headers IS NOT NULL AND body IS NOT NULL))
 );
-CREATE INDEX idempotency_records_by_expiry ON coordination.idempotency_records (tenant_id, principal, expires_at);
+-- Every record is in it: the predicate keeps the planner from reading a whole scope through this index in order to find
+-- one key, which without statistics seems as good as the primary key. Who wants the index says the predicate.
+CREATE INDEX idempotency_records_by_expiry ON coordination.idempotency_records (tenant_id, principal, expires_at)
+    WHERE stored_bytes >= 0;
+-- Records of remote writes: those that can be named as claims.
+CREATE UNIQUE INDEX idempotency_records_by_id ON coordination.idempotency_records (tenant_id, id)
+    WHERE owner_token IS NOT NULL;
 
 ALTER TABLE coordination.idempotency_records ENABLE ROW LEVEL SECURITY;
 ALTER TABLE coordination.idempotency_records FORCE ROW LEVEL SECURITY;
@@ -112,76 +119,165 @@ AS $$
 DECLARE
     lock_id bigint := coordination.advisory_lock_id(
         'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex'));
+    expires timestamptz;
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+        PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
+    END IF;
     IF NOT pg_try_advisory_xact_lock(lock_id) THEN
         RAISE EXCEPTION 'the same key is being worked on' USING ERRCODE = 'EW101';
     END IF;
-    PERFORM 1 FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest
-      AND r.expires_at > clock_timestamp();
-    IF FOUND THEN
+    SELECT r.expires_at INTO expires
+    FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.key_sha256 = key_digest;
+    IF expires > clock_timestamp() THEN
         RAISE EXCEPTION 'the key has a live record' USING ERRCODE = 'EW102';
     END IF;
 END
 $$;
 
--- Stores the outcome of a local-mode keyed write, last in its transaction: takes the scope's lock, prunes what has
--- expired, counts what is left against the caps in a fresh snapshot, inserts.
--- An outcome that does not fit the scope's remaining bytes becomes a tombstone: the effect is not undone for it.
+-- Ends a local-mode keyed write, last in its transaction: the audit event and the outcome. Takes the scope's lock, counts
+-- the record in a fresh snapshot, prunes what has expired, holds the count against the caps, inserts.
+-- An outcome without a body, which was too large, and one that does not fit the scope's remaining bytes become a
+-- tombstone: the effect is not undone for it.
 -- Raises EW103 at the cap on records; DETAIL holds the whole seconds until the scope's next expiry.
 -- Returns the records left in the scope.
-CREATE FUNCTION coordination.store_outcome(
+CREATE FUNCTION coordination.end_local_write(
     scope_tenant text, scope_principal text, key_digest bytea, operation_id text, request_fingerprint bytea,
-    outcome_status integer, outcome_headers jsonb, outcome_body bytea, retention interval,
-    max_records integer, max_bytes bigint, max_outcome_bytes bigint)
+    outcome_status integer, outcome_headers jsonb, outcome_body bytea, retention_seconds integer,
+    max_records integer, max_bytes bigint, audit_outcome text, audit_target text, audit_request_id text)
     RETURNS integer
     LANGUAGE plpgsql
     VOLATILE
 AS $$
 DECLARE
+    lock_id bigint := coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal);
+    outcome_bytes bigint := coalesce(octet_length(outcome_body) + octet_length(outcome_headers::text), 0);
     decided_at timestamptz;
-    live_records integer;
-    live_bytes bigint;
-    outcome_bytes bigint := octet_length(outcome_body) + octet_length(outcome_headers::text);
+    scope_records integer;
+    scope_bytes bigint;
+    has_expired boolean;
     is_kept boolean;
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
-    PERFORM pg_advisory_xact_lock(
-        coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
-    decided_at := clock_timestamp();
-    DELETE FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at;
-    SELECT count(*), coalesce(sum(r.stored_bytes), 0) INTO live_records, live_bytes
-    FROM coordination.idempotency_records r
-    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal;
-    IF live_records >= max_records THEN
-        RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
-            SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
-            FROM coordination.idempotency_records r
-            WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal);
+    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+        PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     END IF;
-    is_kept := outcome_bytes <= max_outcome_bytes AND live_bytes + outcome_bytes <= max_bytes;
+    INSERT INTO coordination.audit_events (principal, project, operation, outcome, target, request_id)
+    VALUES (scope_principal, scope_tenant, operation_id, audit_outcome, audit_target, audit_request_id);
+    IF NOT pg_try_advisory_xact_lock(lock_id) THEN
+        PERFORM pg_advisory_xact_lock(lock_id);
+    END IF;
+    decided_at := clock_timestamp();
+    UPDATE coordination.idempotency_scopes s
+    SET records = s.records + 1, stored_bytes = s.stored_bytes + outcome_bytes
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal
+    RETURNING s.records, s.stored_bytes, EXISTS (
+        SELECT 1 FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at
+          AND r.stored_bytes >= 0)
+    INTO scope_records, scope_bytes, has_expired;
+    IF NOT FOUND THEN
+        INSERT INTO coordination.idempotency_scopes (tenant_id, principal, records, stored_bytes)
+        VALUES (scope_tenant, scope_principal, 1, outcome_bytes)
+        RETURNING records, stored_bytes INTO scope_records, scope_bytes;
+    ELSIF has_expired THEN
+        SELECT left_over.records, left_over.stored_bytes INTO scope_records, scope_bytes
+        FROM coordination.prune_records(scope_tenant, scope_principal, decided_at) left_over;
+    END IF;
+    IF scope_records > max_records THEN
+        PERFORM coordination.raise_scope_is_full(scope_tenant, scope_principal, decided_at);
+    END IF;
+    is_kept := outcome_body IS NOT NULL AND scope_bytes <= max_bytes;
+    IF NOT is_kept AND outcome_bytes > 0 THEN
+        UPDATE coordination.idempotency_scopes s SET stored_bytes = s.stored_bytes - outcome_bytes
+        WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
+    END IF;
     INSERT INTO coordination.idempotency_records (
         tenant_id, principal, key_sha256, operation, fingerprint, state, claimed_at, completed_at, expires_at,
         status, headers, body, stored_bytes)
     VALUES (
         scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint,
-        CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at, decided_at + retention,
-        outcome_status, CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
+        CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at,
+        decided_at + make_interval(secs => retention_seconds), outcome_status,
+        CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
         CASE WHEN is_kept THEN outcome_bytes ELSE 0 END);
-    INSERT INTO coordination.idempotency_scopes (tenant_id, principal) VALUES (scope_tenant, scope_principal)
-    ON CONFLICT (tenant_id, principal) DO NOTHING;
-    RETURN max_records - live_records - 1;
+    RETURN max_records - scope_records;
 END
 $$;
 
+-- Deletes what has expired in one scope; returns what the scope holds after it. The caller holds the scope's lock.
+CREATE FUNCTION coordination.prune_records(
+    scope_tenant text, scope_principal text, decided_at timestamptz, OUT records integer, OUT stored_bytes bigint)
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    DELETE FROM coordination.idempotency_records r
+    WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.expires_at <= decided_at
+      AND r.stored_bytes >= 0;
+    SELECT s.records, s.stored_bytes INTO prune_records.records, prune_records.stored_bytes
+    FROM coordination.idempotency_scopes s
+    WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
+END
+$$;
+
+-- Raises EW103; DETAIL holds the whole seconds until the scope's next expiry.
+CREATE FUNCTION coordination.raise_scope_is_full(scope_tenant text, scope_principal text, decided_at timestamptz)
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    RAISE EXCEPTION 'the scope is full' USING ERRCODE = 'EW103', DETAIL = (
+        SELECT greatest(1, ceil(extract(epoch FROM min(r.expires_at) - decided_at)))::bigint::text
+        FROM coordination.idempotency_records r
+        WHERE r.tenant_id = scope_tenant AND r.principal = scope_principal AND r.stored_bytes >= 0);
+END
+$$;
+
+-- Counts deleted records off their scopes, whoever deletes them. Inserted ones are counted by the routines that insert,
+-- which need the count anyhow.
+CREATE FUNCTION coordination.count_deleted_records()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    UPDATE coordination.idempotency_scopes s
+    SET records = s.records - gone.records, stored_bytes = s.stored_bytes - gone.stored_bytes
+    FROM (
+        SELECT d.tenant_id, d.principal, count(*) AS records, sum(d.stored_bytes) AS stored_bytes
+        FROM deleted d GROUP BY d.tenant_id, d.principal) gone
+    WHERE s.tenant_id = gone.tenant_id AND s.principal = gone.principal;
+    RETURN NULL;
+END
+$$;
+
+-- Counts a record's bytes anew when they change.
+CREATE FUNCTION coordination.count_changed_bytes()
+    RETURNS trigger
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    UPDATE coordination.idempotency_scopes s SET stored_bytes = s.stored_bytes + NEW.stored_bytes - OLD.stored_bytes
+    WHERE s.tenant_id = NEW.tenant_id AND s.principal = NEW.principal;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER count_deleted AFTER DELETE ON coordination.idempotency_records
+    REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION coordination.count_deleted_records();
+CREATE TRIGGER count_bytes AFTER UPDATE OF stored_bytes ON coordination.idempotency_records
+    FOR EACH ROW WHEN (OLD.stored_bytes IS DISTINCT FROM NEW.stored_bytes)
+    EXECUTE FUNCTION coordination.count_changed_bytes();
+
 -- 64-bit id of a transaction-level advisory lock: the first 8 bytes of SHA-256(namespace, 0x00, name), big-endian,
--- signed. docs/locks.md lists the namespaces.
+-- signed. docs/locks.md lists the namespaces. STABLE, as convert_to is: declared immutable it would not be inlined.
 CREATE FUNCTION coordination.advisory_lock_id(namespace text, name text)
     RETURNS bigint
     LANGUAGE sql
-    IMMUTABLE
+    STABLE
     STRICT
     PARALLEL SAFE
 AS $$
@@ -203,7 +299,10 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA coordination FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_local_write(text, text, bytea) TO evalward_app;
-GRANT EXECUTE ON FUNCTION coordination.store_outcome(
-    text, text, bytea, text, bytea, integer, jsonb, bytea, interval, integer, bigint, bigint) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.end_local_write(
+    text, text, bytea, text, bytea, integer, jsonb, bytea, integer, integer, bigint, text, text, text)
+    TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.prune_records(text, text, timestamptz) TO evalward_app;
+GRANT EXECUTE ON FUNCTION coordination.raise_scope_is_full(text, text, timestamptz) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.advisory_lock_id(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.take_advisory_lock(text, text) TO evalward_app;

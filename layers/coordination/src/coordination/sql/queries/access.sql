@@ -1,10 +1,12 @@
--- name: authenticate
--- The key that a caller presents and the project it names, in one row; no row when the key is unknown.
--- key_id: 16 hex digits; secret_sha256: 32 bytes; project: id or NULL. No lock.
-SELECT k.id AS caller, k.name AS caller_name, k.grants, k.expires_at <= clock_timestamp() AS is_expired, p.id AS project
-FROM coordination.api_keys k
-LEFT JOIN coordination.projects p ON p.id = %(project)s::text
-WHERE k.id = %(key_id)s::text AND k.secret_sha256 = %(secret_sha256)s::bytea;
+-- name: open_call
+-- The caller, the project that the path names, the live record of the Idempotency-Key and with it the count of its scope,
+-- in one row; none when the API key is unknown. key_id: 16 hex digits; secret_sha256: 32 bytes; key_sha256: 32 bytes, or NULL
+-- for a call without an Idempotency-Key; project: id or NULL; tenant: of the scope. Without a live record its columns are
+-- NULL. No lock.
+SELECT caller, caller_name, grants, is_expired, project, records, id, operation, fingerprint, state, status, headers,
+       body, claimed_at, deadline_seconds
+FROM coordination.open_call(
+    %(key_id)s::text, %(secret_sha256)s::bytea, %(project)s::text, %(tenant)s::text, %(key_sha256)s::bytea);
 
 -- name: insert_audit_event
 -- Note who did, or was refused, what. No lock.

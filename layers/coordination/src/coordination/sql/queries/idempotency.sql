@@ -12,28 +12,19 @@ WHERE r.tenant_id = %(tenant)s::text AND r.principal = %(principal)s::text AND r
 SELECT coordination.begin_local_write(
     %(tenant)s::text, %(lock_ms)s::integer, %(statement_ms)s::integer, %(principal)s::text, %(key_sha256)s::bytea);
 
--- name: store_outcome
--- Last statement of a keyed local write; returns the records left in the scope. Raises EW103 at the cap.
--- retention_seconds: how long the outcome is replayed; max_bytes, max_outcome_bytes: caps in bytes.
+-- name: end_local_write
+-- Last statement of a keyed local write: audit event and outcome; returns the records left in the scope. Raises EW103 at
+-- the cap. body: NULL when it is too large to keep; retention_seconds: how long the outcome is replayed; max_bytes: bytes.
 -- Lock: transaction-level lock on the scope, held until the commit that follows at once.
-SELECT coordination.store_outcome(
+SELECT coordination.end_local_write(
     %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(operation)s::text, %(fingerprint)s::bytea,
-    %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
-    %(max_records)s::integer, %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint) AS records_left;
+    %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, %(retention_seconds)s::integer,
+    %(max_records)s::integer, %(max_bytes)s::bigint, %(audited_as)s::text, %(target)s::text, %(request_id)s::text)
+    AS records_left;
 
 -- name: count_records
 -- Live records of a scope, for the capacity header. No lock.
-SELECT count(*) AS records FROM coordination.idempotency_records
-WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND expires_at > clock_timestamp();
-
--- name: open_keyed_call
--- The caller, the project that the path names, the live record of the Idempotency-Key and with it the count of its scope,
--- in one row; none when the API key is unknown. key_id: 16 hex digits; secret_sha256, key_sha256: 32 bytes; project: id or NULL;
--- tenant: of the scope. Without a live record its columns are NULL. No lock.
-SELECT caller, caller_name, grants, is_expired, project, records, id, operation, fingerprint, state, status, headers,
-       body, claimed_at, deadline_seconds
-FROM coordination.open_keyed_call(
-    %(key_id)s::text, %(secret_sha256)s::bytea, %(project)s::text, %(tenant)s::text, %(key_sha256)s::bytea);
+SELECT coordination.count_live_records(%(tenant)s::text, %(principal)s::text) AS records;
 
 -- name: claim_remote_write
 -- Claim a key before a remote effect. owner_ms: milliseconds until the owner's deadline; retention_seconds: how long an
@@ -60,17 +51,15 @@ FOR UPDATE;
 
 -- name: complete_remote_write
 -- Complete a claim in the transaction that writes the effect's rows. Raises EW104 when it is not this owner's any more.
--- retention_seconds: how long the outcome is replayed. Lock: the scope's.
+-- body: NULL when it is too large to keep; retention_seconds: how long the outcome is replayed. Lock: the scope's.
 SELECT coordination.complete_remote_write(
     %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(token)s::uuid, %(status)s::integer,
-    %(headers)s::jsonb, %(body)s::bytea, make_interval(secs => %(retention_seconds)s::integer),
-    %(max_bytes)s::bigint, %(max_outcome_bytes)s::bigint);
+    %(headers)s::jsonb, %(body)s::bytea, %(retention_seconds)s::integer, %(max_bytes)s::bigint);
 
 -- name: release_claim
--- Give a claim back whose effect has not begun; nothing for another token. Lock: the row.
-DELETE FROM coordination.idempotency_records
-WHERE tenant_id = %(tenant)s::text AND principal = %(principal)s::text AND key_sha256 = %(key_sha256)s::bytea
-  AND state = 'claimed' AND owner_token = %(token)s::uuid;
+-- Give a claim back whose effect has not begun; nothing for another token. Lock: the scope's.
+SELECT coordination.release_claim(
+    %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(token)s::uuid);
 
 -- name: list_claims
 -- Claims without an outcome, oldest first. principal: whose; after_*: position of the page before, or NULL. No lock.
@@ -84,24 +73,30 @@ WHERE tenant_id = %(tenant)s::text AND state = 'claimed' AND principal = %(princ
 ORDER BY claimed_at, id
 LIMIT %(limit)s::integer;
 
+-- name: lock_scope_of_claim
+-- Before a claim is resolved. caller: principal that resolves it. Lock: the scopes of both, until the transaction ends.
+SELECT coordination.lock_scope_of_claim(%(tenant)s::text, %(id)s::uuid, %(caller)s::text);
+
 -- name: lock_claim
 -- One claim of any principal, kept as it is until the transaction ends. Lock: the row.
 SELECT id, principal, operation, claimed_at, state, deadline_at <= clock_timestamp() AS is_uncertain
 FROM coordination.idempotency_records
-WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND expires_at > clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND owner_token IS NOT NULL AND expires_at > clock_timestamp()
 FOR UPDATE;
 
 -- name: resolve_as_happened
 -- An uncertain claim becomes a tombstone: its effect is never repeated under this key. Lock: the row.
 UPDATE coordination.idempotency_records
 SET state = 'tombstone', completed_at = clock_timestamp(), stored_bytes = 0
-WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'claimed' AND deadline_at <= clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND owner_token IS NOT NULL AND state = 'claimed'
+  AND deadline_at <= clock_timestamp()
 RETURNING id;
 
 -- name: resolve_as_not_happened
 -- An uncertain claim is released: a retry runs. Lock: the row.
 DELETE FROM coordination.idempotency_records
-WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND state = 'claimed' AND deadline_at <= clock_timestamp()
+WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid AND owner_token IS NOT NULL AND state = 'claimed'
+  AND deadline_at <= clock_timestamp()
 RETURNING id;
 
 -- name: list_scopes
