@@ -67,6 +67,14 @@ test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
 chaos: setup ## the tests of crashes in their long form: runs of 100,000 records (RECORDS=..., SEED=...)
 	@EVALWARD_CHAOS_RECORDS=$(or $(RECORDS),100000) EVALWARD_CHAOS_SEED=$(or $(SEED),6) .venv/bin/pytest tests/chaos tests/e2e/test_crashes.py
 
+.PHONY: fuzz
+fuzz: setup ## fuzz the page walk and the cron grammar (FUZZ_SECONDS=60 each; what is new stays in .local/fuzz)
+	@for run in parquet_pages:corpus cron:cron_corpus; do \
+		name=$${run%%:*}; mkdir -p .local/fuzz/$$name; \
+		.venv/bin/python tests/fuzz/fuzz_$$name.py .local/fuzz/$$name tests/fuzz/$${run##*:} -max_total_time=$(or $(FUZZ_SECONDS),60) \
+			-max_len=65536 -rss_limit_mb=1024 -timeout=10 -artifact_prefix=.local/fuzz/$$name- -print_final_stats=1 -verbosity=0; \
+	done
+
 .PHONY: check
 check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/ruff format --check .

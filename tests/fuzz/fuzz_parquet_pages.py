@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of the walk over Parquet's footers and page headers.
 
-    .venv/bin/python tests/fuzz/fuzz_parquet_pages.py tests/fuzz/corpus -runs=200000
+    make fuzz FUZZ_SECONDS=600
 
 Whatever the bytes are, the walk says what they claim or refuses them in words; any other exception is a finding.
 """

@@ -1,4 +1,4 @@
-"""A short run of each fuzzer, from its small corpus and with a fixed seed. Longer ones are run by hand."""
+"""A short run of each fuzzer, from its small corpus and with a fixed seed. Longer ones: `make fuzz`."""
 
 import subprocess
 import sys
