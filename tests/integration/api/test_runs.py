@@ -87,6 +87,15 @@ def test_newest_version_is_pinned_when_none_is_named(service: Api, make_dataset:
         ({"evaluators": [{"name": "exact_match"}, {"name": "exact_match"}]}, ["/evaluators/1/id"]),
         ({"gates": [{"metric": "other", "stat": "mean", "min": 0.5}]}, ["/gates/0/metric"]),
         ({"gates": [{"metric": "exact_match", "stat": "mean"}]}, ["/gates/0"]),
+        # One slip of the pen is one fault, although a gate names what was meant.
+        (
+            {"evaluators": [{"name": "exact_mach"}], "gates": [{"metric": "exact_match", "stat": "mean", "min": 0.5}]},
+            ["/evaluators/0/name"],
+        ),
+        (
+            {"evaluators": [{"name": "exact_mach"}], "gates": [{"metric": "other", "stat": "mean", "min": 0.5}]},
+            ["/evaluators/0/name", "/gates/0/metric"],
+        ),
         ({"trials": 2}, ["/trials"]),
         ({"labels": {"a b": "x"}}, None),
         ({"max_errors": -1}, ["/max_errors"]),

@@ -74,6 +74,24 @@ def test_rows_that_are_all_in_error_have_no_mean() -> None:
     assert (described["errors"], described["coverage"]) == (4, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "passed", "failed", "shown"),
+    [
+        ("number", 0, 0, (None, None)),
+        ("number", 0, 2, (0, 2)),
+        ("number", 2, 0, (2, 0)),
+        ("pass_fail", 0, 0, (0, 0)),
+    ],
+)
+def test_what_neither_passes_nor_fails_has_no_count_of_either(
+    kind: Any, passed: int, failed: int, shown: tuple[int | None, int | None]
+) -> None:
+    described = describe_metric(
+        aggregate([0.5, 0.5] if kind == "number" else [0.0], kind=kind, passed=passed, failed=failed)
+    )
+    assert (described["passed"], described["failed"]) == shown
+
+
 def test_a_distribution_is_shown_as_it_was_counted() -> None:
     described = describe_metric(
         aggregate([0.5], kind="number", distribution=Distribution(low=0, high=1, counts=(0, 1)))

@@ -7,7 +7,7 @@ from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.datasets import Dataset, find_dataset_by_name, find_dataset_by_sha256, submit_share_version
 from coordination.errors import Fault, InvalidRequestError, NotFoundError
-from coordination.evaluator_requests import check_evaluators
+from coordination.evaluator_requests import check_evaluators, list_metric_ids
 from coordination.queries import load_queries
 from coordination.remote_places import find_sink_faults
 from coordination.run_quota import require_room_for_run
@@ -97,7 +97,7 @@ def create_run(transaction: Transaction, new: CreateRun, principal: Principal) -
 
 def _make_config(new: CreateRun, project: str) -> RunConfig:
     evaluators, faults = check_evaluators(new.evaluators, "/evaluators")
-    ids = [evaluator.id for evaluator in evaluators]
+    ids = list_metric_ids(new.evaluators)
     faults += [Fault(problem.pointer, problem.message) for problem in find_unknown_metrics(new.gates, ids, at="/gates")]
     if new.trials != 1 and new.target.kind == "recorded":
         faults.append(Fault("/trials", "must be 1 for a recorded target: its outputs are there once"))

@@ -155,8 +155,10 @@ class Metric(ResponseModel):
     skipped: int
     errors: int
     coverage: Annotated[float | None, Field(description="scored share of all results")]
-    passed: Annotated[int, Field(description="scored results that passed; 0 when nothing passes or fails")]
-    failed: int
+    passed: Annotated[
+        int | None, Field(description="scored results that passed; null when nothing of this metric passes or fails")
+    ]
+    failed: int | None
     minimum: Annotated[float | None, Field(description="bound that no score of this evaluator can leave")]
     maximum: float | None
     distribution: Annotated[Distribution | None, Field(description="null without scores, and for pass_fail")]

@@ -4,7 +4,7 @@ from typing import Any
 
 from coordination.cron import GRAMMAR_VERSION, parse_cron
 from coordination.errors import Fault, InvalidRequestError
-from coordination.evaluator_requests import check_evaluators
+from coordination.evaluator_requests import check_evaluators, list_metric_ids
 from coordination.remote_places import find_sink_faults
 from coordination.runs import RunConfig
 from coordination.settings import Settings
@@ -28,7 +28,7 @@ def make_config(fields: SourceFields, settings: Settings, project: str) -> Sourc
         The place is none that the project may read, or an evaluator, a parameter, a gate or a sink is not right.
     """
     evaluators, faults = check_evaluators(fields.evaluators, "/evaluators")
-    ids = [evaluator.id for evaluator in evaluators]
+    ids = list_metric_ids(fields.evaluators)
     unknown = find_unknown_metrics(fields.gates, ids, at="/gates")
     faults += [Fault(problem.pointer, problem.message) for problem in unknown]
     faults += find_sink_faults(fields.sinks, project, "/sinks")

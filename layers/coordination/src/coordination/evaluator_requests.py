@@ -59,3 +59,19 @@ def check_evaluators(wanted: Sequence[EvaluatorRequest], at: str) -> tuple[list[
         if name in ids[:position]
     ]
     return evaluators, faults
+
+
+def list_metric_ids(wanted: Sequence[EvaluatorRequest]) -> list[str]:
+    """Return the metrics that gates may name.
+
+    A misspelt evaluator is one fault: a gate on what it was probably meant to be is none beside it.
+    """
+    ids: list[str] = []
+    for one in wanted:
+        ids.append(one.id or one.name)
+        if one.id is None:
+            try:
+                catalogue.get_evaluator(one.name)
+            except catalogue.UnknownEvaluatorError as error:
+                ids += error.nearest
+    return ids

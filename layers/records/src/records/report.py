@@ -141,10 +141,12 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
     dict
         ``id``, ``evaluator``, ``kind``, ``n``, ``mean``, ``std``, ``ci_low``, ``ci_high``, ``scored``, ``skipped``,
         ``errors``, ``coverage``: the scored share of all results, ``None`` when there is no result; ``passed``,
-        ``failed``, ``minimum``, ``maximum`` (of any score of this evaluator), ``distribution``.
+        ``failed``, both ``None`` when nothing of this metric passes or fails; ``minimum``, ``maximum`` (of any score of
+        this evaluator), ``distribution``.
     """
     summary = summarize_moments(aggregate.kind, aggregate.moments, minimum=aggregate.minimum, maximum=aggregate.maximum)
     total = summary.n + aggregate.skipped + aggregate.errors
+    is_decided = aggregate.kind == "pass_fail" or aggregate.passed + aggregate.failed > 0
     return {
         "id": aggregate.id,
         "evaluator": aggregate.evaluator,
@@ -158,8 +160,8 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
         "skipped": aggregate.skipped,
         "errors": aggregate.errors,
         "coverage": summary.n / total if total else None,
-        "passed": aggregate.passed,
-        "failed": aggregate.failed,
+        "passed": aggregate.passed if is_decided else None,
+        "failed": aggregate.failed if is_decided else None,
         "minimum": aggregate.minimum,
         "maximum": aggregate.maximum,
         "distribution": _describe_distribution(aggregate.distribution),

@@ -176,9 +176,9 @@ def _distributions(metrics: Sequence[Metric]) -> Html | None:
 
 
 def _distribution(metric: Metric) -> Html:
-    decided = metric.passed + metric.failed
-    parts = [("good-fill", "passed", metric.passed), ("bad-fill", "failed", metric.failed)]
-    parts += [("scored-fill", "scored", metric.scored - decided)]
+    passed, failed = metric.passed or 0, metric.failed or 0
+    parts = [("good-fill", "passed", passed), ("bad-fill", "failed", failed)]
+    parts += [("scored-fill", "scored", metric.scored - passed - failed)]
     parts += [("skipped-fill", "skipped", metric.skipped), ("error-fill", "errors", metric.errors)]
     legend = [
         element("li", element("span", class_=f"key {kind}", aria_hidden="true"), f"{count:,} {name}")
