@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from coordination.database import Database
@@ -181,3 +181,20 @@ def test_statement_that_wakes_several_has_its_messages_sent_after_the_commit(
     messages = [message for _, message in queues.sent]
     assert sorted(message["ref_id"] for message in messages) == ["1", "2", "7"]
     assert claim(app) == []
+
+
+@pytest.mark.parametrize(("name", "params"), [("claim_due_wake_ups", BATCH), ("measure_backlog", {"limit": 1000})])
+def test_work_that_is_not_due_yet_costs_one_look_at_an_index(
+    database: FreshDatabase, name: str, params: dict[str, int]
+) -> None:
+    database.look(
+        "INSERT INTO coordination.wake_ups (queue, project, kind, ref_id, due_at)"
+        " SELECT 'evaluation', 'demo', 'run', n::text, clock_timestamp() + interval '1 hour'"
+        " FROM generate_series(1, 10000) AS n"
+    )
+    database.look("ANALYZE coordination.wake_ups")
+    with database.connect("app") as connection:
+        rows = connection.execute(cast("Any", f"EXPLAIN {QUERIES[name].as_string()}"), params).fetchall()
+    plan = "\n".join(row["QUERY PLAN"] for row in rows)
+    assert "Index Cond: (due_at <= statement_timestamp())" in plan, plan
+    assert "Seq Scan on wake_ups" not in plan, plan

@@ -25,13 +25,13 @@ WHERE project = %(project)s::text AND kind = %(kind)s::text AND ref_id = %(ref_i
 -- name: claim_due_wake_ups
 -- Mark up to batch_size wake-ups as sent and return them: those that are due and unsent, those whose lease has expired
 -- (their worker died), and those sent resend_after_seconds ago that nobody claimed. A live lease means that someone is
--- at it. Ticks of sources have a pulse of their own (claim_due_sources). Lock: the rows, skipping those that another pulse
--- holds.
+-- at it. Ticks of sources have a pulse of their own (claim_due_sources). Due is what is due when the statement begins: an
+-- index takes no volatile function. Lock: the rows, skipping those that another pulse holds.
 WITH due AS MATERIALIZED (
     SELECT w.id
     FROM coordination.wake_ups w
     LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
-    WHERE w.due_at <= clock_timestamp() AND w.kind <> 'source_tick'
+    WHERE w.due_at <= statement_timestamp() AND w.kind <> 'source_tick'
       AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
       AND (w.sent_at IS NULL
            OR l.expires_at > w.sent_at
@@ -68,7 +68,7 @@ FROM (
     FROM coordination.wake_ups w
     JOIN coordination.projects p ON p.id = w.project AND NOT p.paused
     LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
-    WHERE w.due_at <= clock_timestamp() AND w.kind <> 'source_tick'
+    WHERE w.due_at <= statement_timestamp() AND w.kind <> 'source_tick'
       AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
     ORDER BY w.due_at, w.id
     LIMIT %(limit)s::integer
