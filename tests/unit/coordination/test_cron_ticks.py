@@ -1,6 +1,7 @@
 import calendar
 import random
 import time
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -147,3 +148,20 @@ def test_other_time_zones_are_read_as_the_instants_they_are() -> None:
 def test_the_calendar_ends_without_an_error() -> None:
     assert ticks_of("0 0 1 1 *").next_after(at("9999-12-31T23:59:59.999999")) is None
     assert ticks_of("0 0 31 12 *").last_until(at("0001-01-01T00:00:00")) is None
+
+
+def test_ten_thousand_starts_leave_nothing_behind() -> None:
+    ticks = ticks_of("*/7 3 * * MON")
+    starts = [at("2024-01-01") + timedelta(minutes=37 * number) for number in range(10_000)]
+    for start in starts[:200]:
+        ticks.next_after(start)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for start in starts:
+            ticks.next_after(start)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A cache by start would hold a datetime a start at least: half a megabyte.
+    assert after - before < 100_000
