@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow.types as pt
 from records.field_types import ID_CHARACTERS_MAX
 from records.row_assembly import INTEGER_ID, RowOrigin
-from records.row_fields import RowPlan
+from records.row_fields import ALIASES, RowPlan
 
 from dataset_conversion.column_texts import Array, Text, count_nulls, join, pc, read_content, write_members
 from dataset_conversion.column_values import Converter, StructConverter
@@ -85,12 +85,13 @@ class ColumnRows:
         Parameters
         ----------
         columns
-            By name.
+            By name, those that have a value in one row at least.
         """
         fields = {self._field_of.get(name, name): columns[name] for name in columns if name not in self._extras}
         ids, origin = self._read_ids(fields["id"])
         metadata = fields.pop("metadata", None)
-        if ids is None or any(column.null_count for column in fields.values()):
+        may_lack = self._find_optional(columns, fields)
+        if ids is None or any(column.null_count and field not in may_lack for field, column in fields.items()):
             return None
         texts = {field: column.text for field, column in fields.items()}
         texts["id"] = ['"', ids, '"']
@@ -103,6 +104,18 @@ class ColumnRows:
             texts["metadata"] = members
         rows = join([*write_members(list(texts.items())), "\n"])
         return AlikeRows(ids.to_pylist(), read_content(rows), origin)
+
+    def _find_optional(self, columns: Mapping[str, ColumnText], fields: Mapping[str, ColumnText]) -> set[str]:
+        """Return the fields that rows may lack without anything else becoming of their other members."""
+        return {
+            field
+            for field in ("context", "output", "reference")
+            if field in columns
+            and field in fields
+            and field not in self._field_of.values()
+            and (field != "output" or "input" in fields)
+            and not any(alias in columns for alias in ALIASES[field])
+        }
 
     def _read_ids(self, column: ColumnText) -> tuple[Array | None, RowOrigin]:
         origin = self._origin
@@ -118,7 +131,7 @@ class ColumnRows:
 
     def _gather_metadata(self, given: ColumnText | None, columns: Mapping[str, ColumnText]) -> Text | None:
         if not self._extras:
-            if given is None or given.null_count or not _begins(given.text, "{"):
+            if given is None or not _begins(given.text, "{"):
                 return None
             return given.text
         if given is not None and given.members is None:

@@ -41,6 +41,8 @@ _BATCH_VALUES = 262_144
 _COMBINED_BYTES = 1024 * 1024
 _BATCHES_BETWEEN_RELEASES = 4
 _DECODED_FACTOR = 4
+# What Arrow raises for a batch that has to go row by row: damage has its place there, and texts are not joined.
+_LEFT_TO_ROWS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError)
 
 
 def convert_parquet_rows(
@@ -198,7 +200,7 @@ class _RowConversion:
         """Add the rows of a batch if what becomes of its columns is the same for all of them."""
         try:
             alike = self._write_alike(parts)
-        except (ValueProblemError, pa.ArrowInvalid, pa.ArrowNotImplementedError, orjson.JSONEncodeError):
+        except (ValueProblemError, orjson.JSONEncodeError, *_LEFT_TO_ROWS):
             return False
         if alike is None:
             return False

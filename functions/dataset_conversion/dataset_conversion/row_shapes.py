@@ -15,7 +15,7 @@ _SCALARS: dict[type, Any] = {str: str, bool: bool, type(None): None}
 _EMPTY_LIST: Any = Annotated[list[Any], msgspec.Meta(max_length=0)]
 # A file without pattern has rows with ever new members.
 _MEMBERS_MAX = 128
-_TYPES_MAX = 512
+_TYPES_MAX = 256
 
 
 class ShapelessError(Exception):

@@ -26,7 +26,7 @@ type _NotNull = str | int | bool | list[Any] | dict[str, Any]
 
 _NOT_NULL: dict[str, Any] = {"id": _Id, "context": list[Any], "metadata": dict[str, Any]}
 # Rows in which something is new teach it; a file in which this goes on has no shape.
-_LESSONS_MAX = 8
+_LESSONS_MAX = 5
 _as_members = msgspec.structs.asdict
 
 

@@ -100,14 +100,16 @@ def tables(draw: st.DrawFn) -> Any:
     size = draw(st.integers(1, 6))
     chosen = draw(
         st.dictionaries(
-            st.sampled_from(["question", "expected", "context", "metadata", "output", "x", "y", "z"]),
+            st.sampled_from(["question", "expected", "context", "metadata", "output", "reference", "x", "y"]),
             columns(),
             max_size=4,
         )
     )
     given_ids = [f"{draw(texts)}{n}" for n in range(size)]
     ids = draw(st.sampled_from([given_ids, [f"row {n}" for n in range(size)], list(range(size))]))
-    arrays: dict[str, Any] = {"id": arrow.array(ids), "input": arrow.array(["q"] * size)}
+    arrays: dict[str, Any] = {"id": arrow.array(ids)}
+    if draw(st.booleans()):
+        arrays["input"] = arrow.array(["q"] * size)
     for name, (data_type, value) in chosen.items():
         arrays[name] = arrow.array([draw(value) for _ in range(size)], data_type)
     return arrow.table(arrays)
@@ -136,6 +138,7 @@ def test_rows_of_a_regular_table_are_written_by_columns(monkeypatch: pytest.Monk
             "context": ["a", "b"][: n % 3],
             "metadata": {"score": n / 4, "ok": n % 2 == 0, "at": None if n % 5 else "x"},
             "tags": [str(n)] if n % 2 else None,
+            "reference": None if n % 7 else str(n),
         }
         for n in range(3000)
     ]
