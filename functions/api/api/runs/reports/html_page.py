@@ -198,15 +198,18 @@ def _distribution(metric: Metric) -> Html:
 def _worst(worst: Sequence[WorstResult]) -> Html | None:
     if not worst:
         return None
-    columns = (("Record", ""), ("Outcome", ""), ("Score", "number"), ("Why", "wide"))
     tables: list[Html] = []
-    for evaluator, results in groupby(worst, key=lambda result: result.evaluator):
+    for evaluator, group in groupby(worst, key=lambda result: result.evaluator):
+        results = list(group)
+        # A column of dashes tells nothing, and on a phone takes a line of each card.
+        has_reasons = any(result.error for result in results)
+        columns = (("Record", ""), ("Outcome", ""), ("Score", "number"), *([("Why", "wide")] if has_reasons else []))
         rows: list[Sequence[Child]] = [
             (
                 element("bdi", result.record, class_="id"),
                 _outcome(result),
                 write_number(result.score),
-                result.error or UNKNOWN,
+                *([result.error or UNKNOWN] if has_reasons else []),
             )
             for result in results
         ]

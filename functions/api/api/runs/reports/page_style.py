@@ -36,9 +36,9 @@ white-space:nowrap}
 .id{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.88rem;overflow-wrap:anywhere}
 .reason{color:var(--muted);font-size:.92rem;overflow-wrap:anywhere}
 .hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:1px;margin:0;background:var(--line);
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));margin:0;background:var(--card);
 border:1px solid var(--line);border-radius:14px;overflow:hidden}
-.facts div{background:var(--card);padding:.85rem 1.1rem}
+.facts div{box-shadow:0 0 0 .5px var(--line);padding:.85rem 1.1rem}
 dt{color:var(--muted);font-size:.82rem}
 dd{margin:0}
 .facts dd{font-size:1.3rem;font-weight:650;font-variant-numeric:tabular-nums;letter-spacing:-.01em}
@@ -49,6 +49,7 @@ td{padding:.65rem .75rem .65rem 0;border-bottom:1px solid var(--line);vertical-a
 tbody tr:last-child td{border-bottom:0;padding-bottom:0}
 th.number,td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 th:last-child,td:last-child{padding-right:0}
+td:first-child{min-width:8rem}
 td.wide{min-width:14rem;width:38%;overflow-wrap:anywhere}
 th.wide,td.wide{padding-left:1rem}
 .worst table{table-layout:fixed}
@@ -90,6 +91,7 @@ tbody tr:last-child{border-bottom:0;padding-bottom:0}
 td,td.number,td.wide{display:grid;grid-template-columns:7.5rem minmax(0,1fr);gap:.75rem;border:0;padding:.15rem 0;
 text-align:left;width:auto;min-width:0;white-space:normal}
 td::before{content:attr(data-label);color:var(--muted);font-size:.85rem}
+td:first-child{min-width:0}
 td.wide{display:block;padding:.35rem 0}
 td.wide::before{display:block}
 .facts{grid-template-columns:1fr 1fr}
