@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import api.handler
 import boto3
+import capacity_probe.handler
 import coordination.http.border
 import dataset_conversion.handler
 import delivery.handler
@@ -58,6 +59,7 @@ HANDLERS: dict[str, Callable[[Any, Any], Any]] = {
     "retention_sweep": retention_sweep.handler.lambda_handler,
     "scheduled_pull": scheduled_pull.handler.lambda_handler,
     "schema_migration": schema_migration.handler.lambda_handler,
+    "capacity_probe": capacity_probe.handler.lambda_handler,
 }
 NO_FAILURES = {"batchItemFailures": []}
 
@@ -363,13 +365,24 @@ def test_delivery_of_what_does_not_exist_is_acknowledged(world: FreshDatabase, c
     assert feed(f"delivery.{case}") == NO_FAILURES
 
 
-@pytest.mark.parametrize("sweep", ["runs", "orphans", "uploads"])
+@pytest.mark.parametrize("sweep", ["runs", "orphans", "uploads", "keeper"])
 def test_sweep_touches_nothing_that_is_in_use(world: FreshDatabase, run_id: str, sweep: str) -> None:
     feed(f"retention_sweep.{sweep}")
 
     assert world.look_up("SELECT count(*) FROM evals.runs") == 1
     objects = boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix="datasets/demo/").get("Contents", [])
     assert len(objects) == 2
+
+
+def test_probe_leaves_a_receipt(world: FreshDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(database_url=SecretStr(world.server.url(world.name, "owner")))
+    environment = make_environment(settings, SentMessages(), Objects(BUCKET), Secrets())
+    monkeypatch.setattr(capacity_probe.handler, "load_environment", lambda: environment)
+
+    feed("capacity_probe.hourly")
+    environment.database.close()
+
+    assert world.look_up("SELECT count(*) FROM scheduler.capacity_probe_receipt") == 1
 
 
 def test_every_input_of_a_schedule_is_a_sample() -> None:

@@ -104,13 +104,10 @@ def _list_projects(environment: Environment) -> Iterator[str]:
 def _measure_scope(environment: Environment, transaction: Transaction, scope: str | None, measures: Measures) -> None:
     tables = [table for table in MEASURED_TABLES.values() if table.is_global == (scope is None)]
     asked = [(table.name, _ask(environment, transaction, table, scope, measures.row_cap)) for table in tables]
-    pipeline = (
-        transaction.submit(
-            _QUERIES["measure_pipeline"],
-            {"tenant": scope, "stuck_seconds": _STUCK_SECONDS, "row_cap": measures.row_cap},
-        )
-        if scope
-        else None
+    # Writes that belong to no project have a scope of idempotency records too.
+    pipeline = transaction.submit(
+        _QUERIES["measure_pipeline"],
+        {"tenant": transaction.tenant, "stuck_seconds": _STUCK_SECONDS, "row_cap": measures.row_cap},
     )
     for name, cursor in asked:
         row, table = _read(cursor), measures.tables[name]
@@ -118,15 +115,14 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
         table.expired += row["expired"]
         table.protected += row["protected"]
         table.incomplete += row["incomplete"]
-    if pipeline is not None:
-        row = _read(pipeline)
-        measures.stuck_dispatches += row["stuck_dispatches"]
-        measures.source_count += row["source_count"]
-        measures.late_source_count += row["late_source_count"]
-        measures.missed_window_count += row["missed_window_count"]
-        measures.idempotency_scope_count += row["idempotency_scope_count"]
-        measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
-        measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
+    row = _read(pipeline)
+    measures.stuck_dispatches += row["stuck_dispatches"]
+    measures.source_count += row["source_count"]
+    measures.late_source_count += row["late_source_count"]
+    measures.missed_window_count += row["missed_window_count"]
+    measures.idempotency_scope_count += row["idempotency_scope_count"]
+    measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
+    measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
 
 
 def _ask(
