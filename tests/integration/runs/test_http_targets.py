@@ -11,6 +11,7 @@ import orjson
 import pytest
 from coordination.clock import Deadline
 from coordination.environment import Environment
+from coordination.leases import LeaseLostError
 from coordination.settings import OutgoingSettings
 from evalward_local.target_server import Asked, Reply, TargetServer, echo
 from run_evaluation import evaluate_in_batches, patient_calls
@@ -262,34 +263,48 @@ class KilledError(BaseException):
     """Ends a worker where nothing cleans up after it."""
 
 
-def test_worker_that_dies_between_batches_repeats_only_what_was_not_written(
-    world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch
+def die_at(patch: pytest.MonkeyPatch, place: str, call: int, *, is_after: bool) -> None:
+    """Let the worker die before or after a certain call of a step of its transactions."""
+    step, made = getattr(evaluate_in_batches, place), [0]
+
+    def die(*arguments: Any, **options: Any) -> Any:
+        made[0] += 1
+        if made[0] == call and not is_after:
+            raise KilledError
+        answer = step(*arguments, **options)
+        if made[0] == call:
+            raise KilledError
+        return answer
+
+    patch.setattr(evaluate_in_batches, place, die)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("call", [2, 3])
+@pytest.mark.parametrize("place", ["require_lease", "store_outputs", "write_results", "add_to_run"])
+def test_worker_that_dies_repeats_only_what_was_not_written(
+    world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch, place: str, call: int, is_after: bool
 ) -> None:
+    # Six records in batches of two: two written on the way, the third with the shard's completion.
     monkeypatch.setattr(evaluate_in_batches, "_BATCH_WORKS", 2)
     world.publish(QUESTIONS, shard_records=6)
     run = create(world, endpoint, concurrency=1)
     world.work_once()
     shard = shard_of(world)
-    write = evaluate_in_batches.store_outputs
-    batches: list[int] = []
-
-    def die_in_the_second(*arguments: Any) -> None:
-        batches.append(1)
-        if len(batches) == 2:
-            raise KilledError
-        write(*arguments)
-
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate_in_batches, "store_outputs", die_in_the_second)
+        die_at(patch, place, call, is_after=is_after)
         with pytest.raises(KilledError):
             evaluate_shard(world.environment, "demo", shard, Deadline.of_invocation(_Context()))
-    assert [row["record"] for row in outputs(world)] == ["r0", "r1"]
+    written = [row["record"] for row in outputs(world)]
+    assert len(written) == len(world.results(run)) == world.read(run)["progress"]["done"] == 2 * (call - 1)
     world.work_all()
     assert world.read(run)["progress"] == {"total": 6, "done": 6, "scored": 6, "skipped": 0, "errors": 0}
-    times = endpoint.times_asked()
-    assert (times["r0/1"], times["r1/1"]) == (1, 1)
-    assert max(times.values()) == 2
+    assert world.read(run)["state"] == "succeeded"
     assert [row["record"] for row in outputs(world)] == [f"r{at}" for at in range(6)]
+    times = endpoint.times_asked()
+    assert all(times[f"{record}/1"] == 1 for record in written)
+    assert max(times.values()) <= 2
+    assert {one.headers["idempotency-key"] for one in endpoint.asked} == {f"{run}:{at}:1" for at in range(6)}
 
 
 class _Context:
@@ -342,6 +357,43 @@ def test_cancelled_run_stops_calling_and_resumed_asks_only_for_what_is_missing(
     times = endpoint.times_asked()
     assert {times[f"{record}/1"] for record in kept} == {1}
     assert len(outputs(world)) == 30
+
+
+def test_cancelled_run_lets_go_of_calls_that_hang(
+    world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate_in_batches, "_RENEW_SECONDS", 0.0)
+    world.publish(QUESTIONS[:1])
+    run = create(world, endpoint, target={"timeout_seconds": 60})
+
+    def cancel_and_hang(_asked: Asked) -> None:
+        world.database.look(
+            "UPDATE evals.runs SET state = 'cancelled', finished_at = clock_timestamp() WHERE state = 'running'"
+        )
+
+    endpoint.answer = cancel_and_hang
+    world.work_all()
+    assert world.read(run)["state"] == "cancelled"
+    assert (outputs(world), world.waiting()) == ([], [])
+    assert world.delete(run).status == 204
+
+
+def test_worker_whose_lease_was_taken_over_writes_nothing(world: World, endpoint: TargetServer) -> None:
+    world.publish(QUESTIONS[:2])
+    run = create(world, endpoint)
+    world.work_once()
+
+    def take_over(asked: Asked) -> Reply:
+        world.database.look(
+            "UPDATE coordination.leases SET owner = gen_random_uuid(), epoch = epoch + 1"
+            " WHERE starts_with(name, 'shard:')"
+        )
+        return echo(asked)
+
+    endpoint.answer = take_over
+    with pytest.raises(LeaseLostError):
+        evaluate_shard(world.environment, "demo", shard_of(world), Deadline.of_invocation(_Context()))
+    assert (outputs(world), world.results(run)) == ([], [])
 
 
 def test_resumed_run_takes_up_a_shard_that_is_partly_done(world: World, endpoint: TargetServer) -> None:
