@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from dataset_conversion.parquet_pages import inspect_parquet
 from dataset_conversion.parquet_refusal import ParquetRefusedError
@@ -61,7 +62,37 @@ def test_an_uploaded_file_gets_its_outcome(client: StackClient, cases: str, name
         assert client.expect(200, "GET", f"/v1/projects/{cases}/datasets?name={name}")["items"] == []
 
 
-def test_every_dropped_file_gets_its_outcome(client: StackClient, project: str) -> None:
+@pytest.fixture
+def storage_events(client: StackClient, project: str) -> str:
+    """Return the URL of a queue that a rule of the account sends the project's storage events to."""
+    stack = client.stack
+    events: Any = boto3.client(
+        "events",
+        endpoint_url=stack.aws_endpoint_url,
+        region_name=stack.region,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    url: str = client.sqs.create_queue(QueueName=f"storage-events-{project}")["QueueUrl"]
+    arn = client.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    pattern = {"source": ["evalward"], "detail-type": ["dataset.published"], "detail": {"project": [project]}}
+    events.put_rule(Name=f"storage-{project}", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=f"storage-{project}", Targets=[{"Id": "1", "Arn": arn}])
+    events.close()
+    return url
+
+
+def receive_all(client: StackClient, url: str) -> list[dict[str, Any]]:
+    """Take what is in a queue."""
+    received: list[dict[str, Any]] = []
+    while messages := client.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+        received += [json.loads(message["Body"]) for message in messages]
+        for message in messages:
+            client.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return received
+
+
+def test_every_dropped_file_gets_its_outcome(client: StackClient, project: str, storage_events: str) -> None:
     keys = {name: client.drop(project, name, (CASES / "datasets" / name).read_bytes()) for name in DATASETS}
     client.drain(240)
     ended = list_all_imports(client, project)
@@ -80,6 +111,13 @@ def test_every_dropped_file_gets_its_outcome(client: StackClient, project: str) 
         except AssertionError as error:
             wrong[name] = str(error)[:500]
     assert wrong == {}
+    # What was published was said to the account, each version once.
+    details = [event["detail"] for event in receive_all(client, storage_events)]
+    published = [one["dataset"] for one in ended.values() if one["dataset"]]
+    assert len({detail["id"] for detail in details}) == len(details)
+    assert sorted((detail["name"], detail["version"], detail["sha256"]) for detail in details) == sorted(
+        (dataset["name"], dataset["version"], dataset["sha256"]) for dataset in published
+    )
 
 
 def test_every_hostile_file_is_dropped_and_the_function_goes_on(client: StackClient, project: str) -> None:
