@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from coordination.models import Instant, ProjectId, RequestModel, ResponseModel
 from coordination.retention import RetentionPeriod
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, model_serializer
 
 type Description = Annotated[str, Field(max_length=1000, description="for people")]
 
@@ -29,9 +29,9 @@ class CreateProject(RequestModel):
 class UpdateQuotas(Quotas):
     """Quotas to change; those left out stay, null lifts one."""
 
-    @model_serializer(mode="wrap")
-    def _write_what_was_sent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _only_set(self, write(self))
+    @model_serializer
+    def _write_what_was_sent(self) -> dict[str, Any]:
+        return _only_set(self)
 
 
 class UpdateProject(RequestModel):
@@ -42,10 +42,10 @@ class UpdateProject(RequestModel):
     run_retention: RetentionPeriod | None = None
     paused: bool = False
 
-    @model_serializer(mode="wrap")
-    def _write_what_was_sent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @model_serializer
+    def _write_what_was_sent(self) -> dict[str, Any]:
         # A field left out and a field sent with its default are two requests, to an Idempotency-Key too.
-        return _only_set(self, write(self))
+        return _only_set(self)
 
     def apply_to(self, project: "Project") -> "Project":
         """Return the project with the fields that were sent."""
@@ -69,5 +69,5 @@ class Project(ResponseModel):
     updated_at: Instant
 
 
-def _only_set(model: BaseModel, fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name in model.model_fields_set}
+def _only_set(model: BaseModel) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in model.model_fields_set}

@@ -8,7 +8,7 @@ from coordination.database import INSTALLATION, Transaction
 from coordination.http.authentication import Opening, audit_event
 from coordination.http.operation import Abandonable, Answer, Call, LocalWrite, Operation, RemoteWrite
 from coordination.http.responses import HttpResponse, encode_answer, encode_replay
-from coordination.idempotency.fingerprint import fingerprint_request
+from coordination.idempotency.fingerprint import fields_to_compare, fingerprint_request
 from coordination.idempotency.local_write import perform_local_write
 from coordination.idempotency.records import KeyedWrite, Performed, StoredAnswer, replay
 from coordination.idempotency.remote_write import EffectBoundary, perform_remote_write
@@ -68,8 +68,8 @@ def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWri
         fingerprint=fingerprint_request(
             operation.id,
             call.path,
-            call.query.model_dump(mode="json"),
-            call.body.model_dump(mode="json") if call.body is not None else None,
+            fields_to_compare(call.query),
+            fields_to_compare(call.body) if call.body is not None else None,
             hashlib.sha256(call.content).hexdigest() if operation.max_content_bytes else None,
         ),
         audited_as=operation.audited_as,
