@@ -84,16 +84,21 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="ids; all by default")
     parser.add_argument("--table", action="store_true", help="make the table of the figures that are there")
     arguments = parser.parse_args()
-    figures, machine = read_figures(), describe_machine()
+    machine = describe_machine()
     is_busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
-    note = {"note": "The machine was busy with other work: to be repeated on a quiet one"} if is_busy else {}
+    busy = "The machine was busy with other work: to be repeated on a quiet one. " if is_busy else ""
+    new: dict[str, Any] = {}
     if not arguments.table:
         for module_name in MODULES:
             module = importlib.import_module(module_name)
             names = [name for name in module.NAMES if not arguments.names or name in arguments.names]
             for name, measured in module.measure(names).items() if names else ():
-                figures[name] = measured | {"machine": machine} | note
-                print(f"{name}: {json.dumps(figures[name], ensure_ascii=False)}")
+                note = busy + measured.get("note", "")
+                new[name] = measured | {"machine": machine} | ({"note": note} if note else {})
+                print(f"{name}: {json.dumps(new[name], ensure_ascii=False)}")
+    # Read only now: others may have measured meanwhile.
+    figures = read_figures() | new
+    if new:
         DOCS.mkdir(exist_ok=True)
         FIGURES.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
     TABLE.write_text(make_table(figures))
