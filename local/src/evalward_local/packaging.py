@@ -11,12 +11,28 @@ from pathlib import Path
 from evalward_local.template import Template, read_template
 
 UNZIPPED_LIMIT_BYTES = 250 * 1024 * 1024
-# What the wheels carry and no function needs: tests, C headers and sources, and the parts of Arrow for other stores and
-# wire protocols. Its main library links compute, acero, dataset, parquet and substrait: those stay.
+# What the wheels carry and no function needs: tests, stubs, C headers and sources, and the parts of Arrow for other
+# stores and wire protocols. Its main library links compute, acero, dataset, parquet and substrait: those stay.
 _DISPENSABLE = (
     # A documentation page of Powertools' own that no route shows.
     "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.min.*",
+    # What else of Powertools nothing of ours imports.
+    "aws_lambda_powertools/metrics/provider/datadog",
+    "aws_lambda_powertools/utilities/auth_alpha",
+    "aws_lambda_powertools/utilities/circuit_breaker",
+    "aws_lambda_powertools/utilities/data_masking",
+    "aws_lambda_powertools/utilities/feature_flags",
+    "aws_lambda_powertools/utilities/idempotency",
+    "aws_lambda_powertools/utilities/kafka",
+    "aws_lambda_powertools/utilities/parameters",
+    "aws_lambda_powertools/utilities/streaming",
+    "aws_lambda_powertools/utilities/validation",
+    # Time zones of dateutil's own: croniter works in UTC.
+    "dateutil/zoneinfo/*.tar.gz",
     "mpmath/tests",
+    # A plugin of a type checker, and stubs.
+    "pydantic/mypy.py",
+    "**/*.pyi",
     "pyarrow/**/*.pxd",
     "pyarrow/**/*.pxi",
     "pyarrow/**/*.pyx",
