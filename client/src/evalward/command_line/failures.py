@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project
-from evalward.command_line.output import show_fields, show_list
+from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Quiet
+from evalward.command_line.output import show_fields, show_ids, show_list
 from evalward.command_line.session import open_session, take
 
 app = typer.Typer(no_args_is_help=True)
@@ -19,6 +19,7 @@ def list_failures(
     kind: Annotated[
         Literal["run", "shard", "sink", "import", "webhook", "pull"] | None, typer.Option(help="Only of this work.")
     ] = None,
+    quiet: Quiet = False,
     project: Project = None,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -28,6 +29,9 @@ def list_failures(
     with open_session() as session:
         failures = session.client.failures.each(session.project(project), state=state, kind=kind)
         items, is_cut = take(failures, limit)
+    if quiet:
+        show_ids(items)
+        return
     columns = {"id": "id", "kind": "kind", "work": "work", "times": "occurrence_count", "last seen": "last_seen_at"}
     show_list(items, {**columns, "state": "state", "latest": "sample"}, is_cut=is_cut)
 

@@ -28,3 +28,4 @@ IdempotencyKey = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids only, one a line.")]

@@ -83,6 +83,11 @@ def show_list(items: Sequence[Mapping[str, Any]], columns: Mapping[str, Column],
     show({"items": list(items), "more": is_cut}, summary)
 
 
+def show_ids(items: Sequence[Mapping[str, Any]]) -> None:
+    """Print the ids of items, one a line."""
+    sys.stdout.writelines(f"{item['id']}\n" for item in items)
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)

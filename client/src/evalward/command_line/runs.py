@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evalward.client import Client
 from evalward.command_line.documents import read_document, read_pairs
 from evalward.command_line.exit_codes import ExitCode, of_run
-from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
+from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Quiet, Yes
 from evalward.command_line.output import (
     as_text,
     notes,
@@ -20,11 +20,13 @@ from evalward.command_line.output import (
     say,
     show,
     show_fields,
+    show_ids,
     show_list,
 )
 from evalward.command_line.selection import find_run
 from evalward.command_line.session import confirm, open_session, take
 from evalward.errors import ConfigurationError
+from evalward.resources.runs import END_STATES
 from evalward.transport import JsonObject
 
 app = typer.Typer(no_args_is_help=True)
@@ -50,6 +52,7 @@ def create_run(
     ] = None,
     wait: _Wait = False,
     wait_seconds: _WaitSeconds = 3600,
+    quiet: Quiet = False,
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
     as_json: AsJson = False,
@@ -66,8 +69,10 @@ def create_run(
         say(f"Run {run['id']}, {run['progress']['total']} records.")
         if wait:
             _wait(session.client, where, run["id"], wait_seconds)
-        else:
-            show_fields(run, _SUMMARY)
+    if quiet:
+        show_ids([run])
+    else:
+        show_fields(run, _SUMMARY)
 
 
 @app.command("wait")
@@ -87,6 +92,7 @@ def list_runs(
     label: Annotated[str | None, typer.Option(help="key=value.")] = None,
     source: Annotated[str | None, typer.Option(help="Only runs of this source.")] = None,
     created_after: Annotated[str | None, typer.Option(help="An instant, as 2027-01-31T00:00:00Z.")] = None,
+    quiet: Quiet = False,
     project: Project = None,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -96,6 +102,9 @@ def list_runs(
     query = {"state": state, "label": label, "source": source, "created_after": created_after}
     with open_session() as session:
         items, is_cut = take(session.client.runs.each(session.project(project), **query), limit)
+    if quiet:
+        show_ids(items)
+        return
     columns = {"id": "id", "name": "name", "state": "state", "of": _describe_data, "records": _describe_progress}
     show_list(items, {**columns, "created_at": "created_at"}, is_cut=is_cut)
 
@@ -288,7 +297,7 @@ def _progress() -> Generator[Callable[[JsonObject], None]]:
         seen: set[str] = set()
 
         def tell(run: JsonObject) -> None:
-            if run["state"] not in seen:
+            if run["state"] not in (*seen, *END_STATES):
                 seen.add(run["state"])
                 say(f"{run['state']} …")
 
@@ -316,6 +325,9 @@ def _print_report(report: JsonObject) -> None:
                 for gate in report["gates"]
             ],
         )
+
+    if redactions := report["redactions"]:
+        say(f"masked: {', '.join(f'{kind} {count}' for kind, count in redactions.items())}")
 
 
 def _print_comparison(comparison: JsonObject) -> None:
