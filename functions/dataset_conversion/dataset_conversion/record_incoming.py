@@ -63,7 +63,14 @@ def _record_object(environment: Environment, event: dict[str, Any], happened_at:
             logger.warning("object passed over: there is no such project", extra={"project": project})
             return
         dedupe_key = dedupe_key_of_event(bucket, key, order_text)
-        insert_import(transaction, order=order, dedupe_key=dedupe_key, principal=_PRINCIPAL, failure=failure)
+        insert_import(
+            transaction,
+            order=order,
+            dedupe_key=dedupe_key,
+            principal=_PRINCIPAL,
+            cause=("incoming_prefix", f"datasets/incoming/{transaction.tenant}/"),
+            failure=failure,
+        )
 
 
 def _find_problem(file_name: str, name: str, *, is_known_format: bool) -> str | None:

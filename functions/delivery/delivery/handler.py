@@ -23,7 +23,7 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     A pulse that is late, doubled or lost changes nothing.
     """
     if "Records" in event:
-        return handle_queue_event(event, context, _act)
+        return handle_queue_event(load_environment(), event, context, _act)
     return {"sent": send_due_wake_ups(load_environment(), Deadline.of_invocation(context))}
 
 

@@ -21,7 +21,11 @@ _handle_http = make_handler(OPERATIONS)
 @logger.inject_lambda_context(clear_state=True)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Serve an HTTP request, or work on the messages of the evaluation queue."""
-    return handle_queue_event(event, context, _act) if "Records" in event else _handle_http(event, context)
+    return (
+        handle_queue_event(load_environment(), event, context, _act)
+        if "Records" in event
+        else _handle_http(event, context)
+    )
 
 
 def _act(message: Message, deadline: Deadline) -> None:

@@ -44,7 +44,13 @@ def request_import(transaction: Transaction, request: RequestImport, bucket: str
         nul=request.nul,
         validate_only=request.validate_only,
     )
-    queued = insert_import(transaction, order=order, dedupe_key=f"request {uuid4()}", principal=principal.id)
+    queued = insert_import(
+        transaction,
+        order=order,
+        dedupe_key=f"request {uuid4()}",
+        principal=principal.id,
+        cause=("route", "datasets.import"),
+    )
     assert queued is not None  # noqa: S101 - the key is new
     return queued
 

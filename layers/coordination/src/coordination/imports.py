@@ -100,9 +100,10 @@ def insert_import(
     order: ImportOrder,
     dedupe_key: str,
     principal: str,
+    cause: tuple[Literal["route", "incoming_prefix"], str],
     failure: ImportFailure | None = None,
 ) -> Import | None:
-    """Write the job of an import and its wake-up.
+    """Write the job of an import and its wake-up, and note it as the latest job of its trigger.
 
     Parameters
     ----------
@@ -112,6 +113,8 @@ def insert_import(
         What to import.
     dedupe_key
         Tells the same cause delivered twice.
+    cause
+        Kind and name of the trigger: the route's operation id, or the prefix in the bucket.
     failure
         Why it cannot be imported, when that is known already: the job is written as failed, and that is an event.
 
@@ -127,6 +130,8 @@ def insert_import(
             "dedupe_key": dedupe_key,
             "payload": Jsonb(order.model_dump(mode="json")),
             "created_by": principal,
+            "cause_kind": cause[0],
+            "cause_name": cause[1],
             "error": Jsonb(failure.model_dump(mode="json")) if failure else None,
         },
     )

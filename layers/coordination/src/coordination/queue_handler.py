@@ -10,6 +10,8 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coordination.clock import Deadline
+from coordination.environment import Environment
+from coordination.jobengine.workers import heartbeat
 
 logger = Logger(child=True)
 
@@ -21,11 +23,15 @@ class UnknownMessageError(Exception):
     """A message is none that this function understands."""
 
 
-def handle_queue_event(event: dict[str, Any], context: LambdaContext, act: Act) -> dict[str, Any]:
-    """Act on every message of an SQS event.
+def handle_queue_event(
+    environment: Environment, event: dict[str, Any], context: LambdaContext, act: Act
+) -> dict[str, Any]:
+    """Act on every message of an SQS event, and let the database hear of this worker before and after.
 
     Parameters
     ----------
+    environment
+        Whose database hears of it, outside of any transaction of the work.
     event, context
         As Lambda gives them.
     act
@@ -50,5 +56,6 @@ def handle_queue_event(event: dict[str, Any], context: LambdaContext, act: Act) 
 
     # By default the processor raises when every message failed, which would hide which ones did.
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    response = process_partial_response(event=event, record_handler=act_on, processor=processor, context=context)
+    with heartbeat(environment.database, context.function_name):
+        response = process_partial_response(event=event, record_handler=act_on, processor=processor, context=context)
     return dict(response)

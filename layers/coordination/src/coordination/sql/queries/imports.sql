@@ -1,12 +1,24 @@
 -- name: insert_import
--- Write the job of an import, queued, or failed when there is an error already; no row comes back when its cause was
--- seen before. payload: ImportOrder; error: ImportFailure or NULL. No lock.
-INSERT INTO scheduler.jobs (tenant_id, kind, dedupe_key, payload, created_by, state, error, completed_at)
-VALUES (%(tenant)s::text, 'dataset_import', %(dedupe_key)s::text, %(payload)s::jsonb, %(created_by)s::text,
-        CASE WHEN %(error)s::jsonb IS NULL THEN 'queued' ELSE 'failed' END, %(error)s::jsonb,
-        CASE WHEN %(error)s::jsonb IS NOT NULL THEN clock_timestamp() END)
-ON CONFLICT (tenant_id, kind, dedupe_key) DO NOTHING
-RETURNING tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at;
+-- Write the job of an import, queued, or failed when there is an error already, and note it as the latest of what caused
+-- it; no row comes back when its cause was seen before. payload: ImportOrder; error: ImportFailure or NULL; cause_kind,
+-- cause_name: of the trigger. Lock: the trigger's row.
+WITH made AS (
+    INSERT INTO scheduler.jobs (tenant_id, kind, dedupe_key, payload, created_by, state, error, completed_at)
+    VALUES (%(tenant)s::text, 'dataset_import', %(dedupe_key)s::text, %(payload)s::jsonb, %(created_by)s::text,
+            CASE WHEN %(error)s::jsonb IS NULL THEN 'queued' ELSE 'failed' END, %(error)s::jsonb,
+            CASE WHEN %(error)s::jsonb IS NOT NULL THEN clock_timestamp() END)
+    ON CONFLICT (tenant_id, kind, dedupe_key) DO NOTHING
+    RETURNING tenant_id, id, state, payload, attempts, result, error, created_at, created_by, started_at, completed_at
+), cause AS (
+    INSERT INTO scheduler.triggers AS g (tenant_id, kind, name, last_job_id, job_count, last_job_at)
+    SELECT m.tenant_id, %(cause_kind)s::text, %(cause_name)s::text, m.id, 1, clock_timestamp()
+    FROM made m
+    ON CONFLICT (tenant_id, kind, name) DO UPDATE
+    SET last_job_id = excluded.last_job_id, job_count = g.job_count + 1, last_job_at = excluded.last_job_at
+)
+SELECT m.tenant_id, m.id, m.state, m.payload, m.attempts, m.result, m.error, m.created_at, m.created_by, m.started_at,
+       m.completed_at
+FROM made m;
 
 -- name: find_import
 -- One import. No lock.

@@ -227,3 +227,15 @@ DELETE FROM scheduler.capacity_probe_receipt r
 WHERE r.id IN (
     SELECT s.id FROM scheduler.capacity_probe_receipt s
     ORDER BY s.measured_at DESC, s.id DESC OFFSET %(kept)s::integer);
+
+-- name: begin_invocation
+-- This environment is at work. function: its name. Lock: the worker's row.
+INSERT INTO scheduler.workers (id, function, active_count) VALUES (%(id)s::uuid, %(function)s::text, 1)
+ON CONFLICT (id) DO UPDATE
+SET state = 'active', active_count = 1, heartbeat_at = clock_timestamp(), stopped_at = NULL;
+
+-- name: end_invocation
+-- This environment is idle; its row may have been swept. function: its name. Lock: the worker's row.
+UPDATE scheduler.workers
+SET active_count = 0, heartbeat_at = clock_timestamp()
+WHERE id = %(id)s::uuid AND function = %(function)s::text;

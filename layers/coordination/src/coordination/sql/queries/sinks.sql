@@ -6,7 +6,8 @@ FROM unnest(%(configs)s::jsonb[]) WITH ORDINALITY AS s (config, place);
 
 -- name: open_run_sinks
 -- Queue the sinks of a run that has just got its report, each with its job; who writes Parquet is another than who writes
--- the rest. Returns the wake-ups. Lock: the rows; the caller holds the run's.
+-- the rest. The last one is the latest job of what caused the run. Returns the wake-ups. Lock: the rows and the trigger's;
+-- the caller holds the run's.
 WITH opened AS (
     UPDATE evals.run_sinks
     SET state = 'queued'
@@ -17,6 +18,16 @@ WITH opened AS (
     SELECT %(tenant)s::text, o.id, 'sink_export', o.id::text,
            jsonb_build_object('run', %(run_id)s::uuid, 'kind', o.config ->> 'kind'), 'event'
     FROM opened o
+), cause AS (
+    INSERT INTO scheduler.triggers AS g (tenant_id, kind, name, last_job_id, job_count, last_job_at)
+    SELECT r.tenant_id, CASE WHEN r.source_id IS NULL THEN 'route' ELSE 'source' END,
+           coalesce(r.source_id, 'runs.create'), (array_agg(o.id))[count(*)], count(*), clock_timestamp()
+    FROM evals.runs r, opened o
+    WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid
+    GROUP BY r.tenant_id, r.source_id
+    ON CONFLICT (tenant_id, kind, name) DO UPDATE
+    SET last_job_id = excluded.last_job_id, job_count = g.job_count + excluded.job_count,
+        last_job_at = excluded.last_job_at
 )
 INSERT INTO coordination.wake_ups (queue, project, kind, ref_id, sent_at)
 SELECT CASE o.config ->> 'format' WHEN 'parquet' THEN 'conversion' ELSE 'delivery' END, %(tenant)s::text, 'sink',
