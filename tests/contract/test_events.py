@@ -122,6 +122,7 @@ def world(database: FreshDatabase, sent: SentMessages, monkeypatch: pytest.Monke
     )
     environment: Environment = make_environment(settings, sent, Objects(BUCKET), Secrets())
     for border in (
+        api.handler,
         coordination.http.border,
         dataset_conversion.handler,
         run_evaluation.handler,
@@ -383,6 +384,19 @@ def test_probe_leaves_a_receipt(world: FreshDatabase, monkeypatch: pytest.Monkey
     environment.database.close()
 
     assert world.look_up("SELECT count(*) FROM scheduler.capacity_probe_receipt") == 1
+
+
+def test_pulse_of_the_doctor_tells_how_many_checks_are_unhealthy(
+    world: FreshDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.look("DELETE FROM scheduler.capacity_probe_receipt")
+
+    answer = feed("api.doctor_pulse")
+
+    assert answer["checks"] >= 6
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"UnhealthyChecks"' in line]
+    assert [blob["UnhealthyChecks"] for blob in told] == [[answer["unhealthy"]]]
+    assert answer["unhealthy"] >= 1, "no probe has measured anything"
 
 
 def test_every_input_of_a_schedule_is_a_sample() -> None:
