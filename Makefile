@@ -58,7 +58,7 @@ build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (A
 	@.venv/bin/evalward-local finish-build --python $(UV_PYTHON)
 
 .PHONY: test
-test: setup ## run the tests: unit, integration, contract, artifact, e2e, chaos
+test: setup .local/openapi/.ready ## run the tests: unit, integration, contract, artifact, e2e, chaos
 	@left=; for program in pgbouncer chromium; do PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || { \
 		echo "$$program is not installed: the tests marked so are LEFT OUT (apt-get install $$program)"; left="$$left and not $$program"; }; done; \
 	.venv/bin/pytest -m "$${left# and }"
@@ -86,6 +86,11 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 .local/template/.ready: $(UV) tests/template/uv.lock
 	@echo "setting up .local/template (cfn-lint, checkov)"
 	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/template $(UV) sync --frozen --quiet --project tests/template
+	@touch $@
+
+.local/openapi/.ready: $(UV) tests/openapi/uv.lock
+	@echo "setting up .local/openapi (schemathesis)"
+	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/openapi $(UV) sync --frozen --quiet --project tests/openapi
 	@touch $@
 
 .PHONY: lint-template

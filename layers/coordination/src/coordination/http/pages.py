@@ -16,7 +16,15 @@ class PageQuery(QueryModel):
     """Query parameters of every list."""
 
     limit: Annotated[int, Field(ge=1, le=200, description="how many items at most")] = 50
-    cursor: Annotated[str | None, Field(max_length=2000, description="`next_cursor` of the page before; opaque")] = None
+    cursor: Annotated[
+        str | None,
+        # What a cursor is made of; one that is not ours is refused where it is read, in words.
+        Field(
+            max_length=2000,
+            description="`next_cursor` of the page before; opaque",
+            json_schema_extra={"pattern": "^[A-Za-z0-9_-]*$"},
+        ),
+    ] = None
 
 
 class Page[Item](ResponseModel):
