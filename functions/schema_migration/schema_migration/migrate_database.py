@@ -11,6 +11,7 @@ from psycopg import Connection, sql
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
+from schema_migration.adopt_database import adopt_database
 from schema_migration.settings import MigrationSettings
 
 logger = Logger(child=True)
@@ -18,7 +19,7 @@ _QUERIES = load_queries("deployment")
 
 
 def migrate_database(settings: MigrationSettings) -> dict[str, Any]:
-    """Create or alter the two roles, apply the migrations as the owner, make the first key.
+    """Create or alter the two roles, adopt what is there, apply the migrations as the owner, make the first key.
 
     Each step is harmless when repeated: a retry after a crash anywhere goes on where it stopped. Locks: the
     migrations' advisory lock; the first key is made under the same lock.
@@ -34,6 +35,8 @@ def migrate_database(settings: MigrationSettings) -> dict[str, Any]:
         The server refused a step.
     RoleTooStrongError
         A role that was there before could pass row-level security.
+    schema_migration.adopt_database.DatabaseNotAdoptableError
+        An existing JobEngine database differs from ours; the message lists how.
     coordination.migrations.MigrationChangedError
         An applied migration was changed.
     """
@@ -54,9 +57,13 @@ def migrate_database(settings: MigrationSettings) -> dict[str, Any]:
             )
         )
     with _connect(owner) as connection:
+        is_adopted = adopt_database(connection)
         applied = apply_migrations(connection)
         is_new = _ensure_first_key(connection, secrets, settings.admin_key_secret_arn)
-    logger.info("database migrated", extra={"applied": [migration.name for migration in applied], "first_key": is_new})
+    logger.info(
+        "database migrated",
+        extra={"applied": [migration.name for migration in applied], "first_key": is_new, "adopted": is_adopted},
+    )
     return {"applied": [migration.number for migration in applied], "first_key": is_new}
 
 

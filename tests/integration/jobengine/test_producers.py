@@ -50,9 +50,11 @@ def test_worker_is_busy_during_an_invocation_and_idle_after_it(
     environment: Environment, database: FreshDatabase
 ) -> None:
     seen: list[Any] = []
-    response = handle_queue_event(
-        environment, event({"a": 1}), Context(), lambda *_: seen.append(database.look(WORKERS))
-    )
+
+    def look(_message: Message, _deadline: Deadline) -> None:
+        seen.append(database.look(WORKERS))
+
+    response = handle_queue_event(environment, event({"a": 1}), CONTEXT, look)
     worker = {"id": worker_id(), "function": "evalward-delivery", "state": "active"}
     assert response == {"batchItemFailures": []}
     assert seen == [[worker | {"active_count": 1}]]

@@ -1,4 +1,4 @@
--- The class of each table of scheduler and packs.
+-- The class of each table of scheduler and packs; the projects of adopted packs.
 SET LOCAL lock_timeout = '5s';
 
 -- Which kind each table of scheduler and packs is: operational ones hold completed mechanics and are swept, custody ones
@@ -29,3 +29,19 @@ INSERT INTO scheduler.table_classes (table_name, class, reason) VALUES
     ('packs.pack_storage_events', 'custody', 'what happened to datasets'),
     ('packs.upload_reservations', 'custody', 'capacity claims; only finalization or the fenced recovery ends one'),
     ('packs.object_removals', 'custody', 'generations of removed contents, which publications compare');
+
+-- Every tenant of adopted packs is a project, so that all work finds it. FORCE is off inside the locked statement only;
+-- otherwise the tenants' policies would hide their rows from the owner.
+LOCK TABLE packs.packs, packs.pack_storage_events, packs.pack_storage_outbox IN ACCESS EXCLUSIVE MODE;
+ALTER TABLE packs.packs NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_events NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_outbox NO FORCE ROW LEVEL SECURITY;
+INSERT INTO coordination.projects (id, description, created_by)
+SELECT t.tenant_id, 'adopted', 'deployment'
+FROM (SELECT p.tenant_id FROM packs.packs p
+      UNION SELECT e.tenant_id FROM packs.pack_storage_events e
+      UNION SELECT o.tenant_id FROM packs.pack_storage_outbox o) AS t
+ON CONFLICT (id) DO NOTHING;
+ALTER TABLE packs.packs FORCE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_events FORCE ROW LEVEL SECURITY;
+ALTER TABLE packs.pack_storage_outbox FORCE ROW LEVEL SECURITY;
