@@ -22,7 +22,8 @@ NAMED = [(room, name) for room in ROOMS for name in load_queries(room)]
 RUN_BY_THE_OWNER = {"create_ledger_schema": "DDL of the migrator", "create_ledger": "DDL of the migrator"}
 FOR_THE_OWNER = {"insert_first_key": "deployment", "find_installation_key": "deployment", "read_ledger": "migrator",
                  "insert_ledger": "migrator", "insert_capacity_receipt": "capacity probe",
-                 "prune_capacity_receipts": "capacity probe", **dict.fromkeys(load_queries("adoption"), "migrator")}  # fmt: skip
+                 "prune_capacity_receipts": "capacity probe",
+                 **dict.fromkeys(load_queries("adoption"), "migrator")}  # fmt: skip
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -127,7 +127,8 @@ def test_adopted_database_is_migrated_once(server: Server, dbname: str, owner: C
         ),
         (
             """DROP FUNCTION scheduler_app.require_current_tenant();
-            CREATE FUNCTION scheduler_app.require_current_tenant() RETURNS uuid LANGUAGE sql AS $$ SELECT NULL::uuid $$""",
+            CREATE FUNCTION scheduler_app.require_current_tenant() RETURNS uuid LANGUAGE sql AS
+                $$ SELECT NULL::uuid $$""",
             ["scheduler_app.require_current_tenant() returns uuid and must return text"],
         ),
     ],
