@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
@@ -30,7 +32,7 @@ class PeerSpan:
     Attributes
     ----------
     trace, number
-        Ids; numbers are unique in the trace.
+        Small numbers, out of which each test makes ids of its own: stores know each id once, in whatever project.
     parent
         Number of the span above it; 0: a root.
     start
@@ -47,6 +49,27 @@ class PeerSpan:
     parent: int = 0
     seconds: float | None = 1.0
     attributes: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of one test.
+
+    Attributes
+    ----------
+    series
+        Of the test.
+    """
+
+    series: int = field(default_factory=lambda: next(_numbers))
+
+    def trace(self, trace: int) -> bytes:
+        """Return a trace's id."""
+        return self.series.to_bytes(8) + trace.to_bytes(8)
+
+    def span(self, trace: int, number: int) -> bytes:
+        """Return a span's id."""
+        return self.series.to_bytes(3) + trace.to_bytes(3) + number.to_bytes(2)
 
 
 class Peer(Protocol):
@@ -87,13 +110,16 @@ class MlflowPeer:
     def __init__(self, server: PeerServer, http: httpx.Client) -> None:
         self.server = server
         self._http = http
+        self._ids = Ids()
         name = f"experiment {next(_numbers)}"
         answer = self._http.post("/api/2.0/mlflow/experiments/create", json={"name": name}).raise_for_status()
         self.location = str(answer.json()["experiment_id"])
 
     def push(self, spans: Sequence[PeerSpan]) -> None:
         for start in range(0, len(spans), _BATCH_SIZE):
-            _push(self._http, spans[start : start + _BATCH_SIZE], {"x-mlflow-experiment-id": self.location}, {})
+            _push(
+                self._http, self._ids, spans[start : start + _BATCH_SIZE], {"x-mlflow-experiment-id": self.location}, {}
+            )
 
     def add_poisoned(self, trace: int, start: datetime) -> None:
         info = {
@@ -106,7 +132,7 @@ class MlflowPeer:
         self._http.post("/api/3.0/mlflow/traces", json={"trace": {"trace_info": info}}).raise_for_status()
 
     def name_of(self, trace: int) -> str:
-        return f"tr-{trace:032x}"
+        return f"tr-{self._ids.trace(trace).hex()}"
 
 
 class PhoenixPeer:
@@ -117,38 +143,41 @@ class PhoenixPeer:
     def __init__(self, server: PeerServer, http: httpx.Client) -> None:
         self.server = server
         self._http = http
+        self._ids = Ids()
         self.location = f"project {next(_numbers)}"
         self._http.post("/v1/projects", json={"name": self.location}).raise_for_status()
 
     def push(self, spans: Sequence[PeerSpan]) -> None:
         for start in range(0, len(spans), _BATCH_SIZE):
             batch = spans[start : start + _BATCH_SIZE]
-            _push(self._http, batch, {}, {"openinference.project.name": self.location})
+            _push(self._http, self._ids, batch, {}, {"openinference.project.name": self.location})
         give_up_at = time.monotonic() + _SHOWN_PATIENCE_SECONDS
-        missing = {(self.name_of(span.trace), f"{span.number:016x}") for span in spans}
+        missing = {self._ids.span(span.trace, span.number).hex() for span in spans}
         while missing:
             assert time.monotonic() < give_up_at, f"Phoenix does not show {len(missing)} spans"
             missing -= self._list_spans()
             if missing:
                 time.sleep(_POLL_SECONDS)
 
-    def _list_spans(self) -> set[tuple[str, str]]:
-        found: set[tuple[str, str]] = set()
+    def _list_spans(self) -> set[str]:
+        found: set[str] = set()
         query: dict[str, Any] = {"limit": 1000}
         while True:
             answer = self._http.get(f"/v1/projects/{self.location}/spans", params=query).raise_for_status().json()
-            found |= {(span["context"]["trace_id"], span["context"]["span_id"]) for span in answer["data"]}
+            found |= {span["context"]["span_id"] for span in answer["data"]}
             if not answer["next_cursor"]:
                 return found
             query["cursor"] = answer["next_cursor"]
 
     def add_poisoned(self, trace: int, start: datetime) -> None:
         self.push([PeerSpan(trace, 1, start)])
-        # Without its only span the trace stays.
-        self._http.delete(f"/v1/spans/{1:016x}").raise_for_status()
+        # Its API deletes the trace along with the last span; a crash between the two leaves it.
+        with closing(sqlite3.connect(self.server.folder / "phoenix.db", timeout=30)) as database:
+            database.execute("DELETE FROM spans WHERE span_id = ?", [self._ids.span(trace, 1).hex()])
+            database.commit()
 
     def name_of(self, trace: int) -> str:
-        return f"{trace:032x}"
+        return self._ids.trace(trace).hex()
 
 
 @pytest.fixture(scope="session")
@@ -207,8 +236,10 @@ def _require(name: str) -> None:
         pytest.skip(f"LEFT OUT: the {name} server is not set up (make peers)")
 
 
-def _push(http: httpx.Client, spans: Sequence[PeerSpan], headers: dict[str, str], resource: dict[str, str]) -> None:
-    content = _encode_request(spans, resource)
+def _push(
+    http: httpx.Client, ids: Ids, spans: Sequence[PeerSpan], headers: dict[str, str], resource: dict[str, str]
+) -> None:
+    content = _encode_request(ids, spans, resource)
     headers = {"content-type": "application/x-protobuf", **headers}
     http.post("/v1/traces", content=content, headers=headers).raise_for_status()
 
@@ -216,19 +247,19 @@ def _push(http: httpx.Client, spans: Sequence[PeerSpan], headers: dict[str, str]
 # OTLP's protobuf, as far as these tests need it: field numbers are those of opentelemetry-proto's trace.proto.
 
 
-def _encode_request(spans: Sequence[PeerSpan], resource: dict[str, str]) -> bytes:
-    scope_spans = b"".join(_member(2, _encode_span(span)) for span in spans)
+def _encode_request(ids: Ids, spans: Sequence[PeerSpan], resource: dict[str, str]) -> bytes:
+    scope_spans = b"".join(_member(2, _encode_span(ids, span)) for span in spans)
     return _member(1, _member(1, _encode_attributes(1, resource)) + _member(2, scope_spans))
 
 
-def _encode_span(span: PeerSpan) -> bytes:
+def _encode_span(ids: Ids, span: PeerSpan) -> bytes:
     start = _nanoseconds(span.start)
     end = 0 if span.seconds is None else start + int(span.seconds * 10**9)
     return b"".join(
         (
-            _member(1, span.trace.to_bytes(16)),
-            _member(2, span.number.to_bytes(8)),
-            _member(4, span.parent.to_bytes(8)) if span.parent else b"",
+            _member(1, ids.trace(span.trace)),
+            _member(2, ids.span(span.trace, span.number)),
+            _member(4, ids.span(span.trace, span.parent)) if span.parent else b"",
             _member(5, b"chat"),
             b"\x30\x01",
             b"\x39" + start.to_bytes(8, "little"),

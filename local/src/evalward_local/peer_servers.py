@@ -27,12 +27,15 @@ class PeerServer:
         Its root, without a slash at the end.
     host
         `127.0.0.1:port`, as a deployment lists it among its allowed hosts.
+    folder
+        Where it keeps its database.
     process
         Its first process.
     """
 
     url: str
     host: str
+    folder: Path
     process: subprocess.Popen[bytes]
 
 
@@ -95,7 +98,7 @@ def _run(
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(name, process, f"{url}{health}", log)
-        yield PeerServer(url, f"127.0.0.1:{port}", process)
+        yield PeerServer(url, f"127.0.0.1:{port}", folder, process)
     finally:
         # Kills the whole process group: MLflow has workers below it.
         children.end_all()
