@@ -437,6 +437,28 @@ def make_claim(client: StackClient, project: str) -> Callable[[str], str]:
     return make
 
 
+def test_the_doctor_is_a_table_and_a_status(shell: Shell, project: str) -> None:
+    done = shell.start("doctor", "--json")
+    printed, _ = done.communicate(timeout=PATIENCE_SECONDS)
+    checks = json.loads(printed)["checks"]
+    is_healthy = all(check["status"] == "healthy" for check in checks)
+    assert {"doctor.jobengine.retention.terminal-budgets", "doctor.jobengine.capacity.budget"} <= {
+        check["id"] for check in checks
+    }
+    assert done.returncode == (0 if is_healthy else 4)
+    shell.variables["EVALWARD_API_KEY"] = shell.json("keys", "create", "ci", "--grant", f"{project}=admin")["secret"]
+    assert shell.error("doctor", status=1)["code"] == "permission_denied"
+
+
+def test_failures_are_listed_and_resolved(client: StackClient, project: str, shell: Shell) -> None:
+    client.wait_for_import(project, client.drop(project, "wrong.jsonl", b'{"id": "1"}\n'))
+    (failure,) = shell.json("failures", "list")["items"]
+    assert (failure["kind"], failure["state"]) == ("import", "unresolved")
+    assert shell.run("failures", "list", "--quiet").stdout == f"{failure['id']}\n"
+    assert shell.json("failures", "resolve", failure["id"], "--state", "wont_fix")["state"] == "wont_fix"
+    assert shell.json("failures", "list", "--state", "unresolved")["items"] == []
+
+
 def test_the_catalogue_and_the_audit_trail_are_read(shell: Shell, project: str) -> None:
     names = {one["name"] for one in shell.json("evaluators")["items"]}
     assert {"exact_match", "token_f1", "pii_leak"} <= names
