@@ -1,8 +1,8 @@
 """JSON valid: whether the output is JSON.
 
 A text passes when it parses as JSON (RFC 8259) as a whole; ``type`` also asks for an object or a list. An output that
-is not a text is a JSON value already, and passes. Stricter than the RFC in one point: an escape for half a surrogate
-pair fails, since no UTF-8 text can hold what it stands for.
+is not a text is a JSON value already, and passes. Stricter than the RFC in two points: an escape for half a surrogate
+pair fails, since no UTF-8 text can hold what it stands for, and so does a number beyond the range of a double.
 """
 
 from typing import Literal
