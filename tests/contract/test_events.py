@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import api.handler
 import boto3
@@ -187,7 +188,10 @@ class TestApi:
         assert second["headers"]["idempotency-replayed"] == "true"
         assert second["body"] == first["body"]
         created = json.loads(first["body"])["id"]
-        assert sent.messages[-1] == ("evaluation", {"kind": "run", "project": "demo", "ref_id": created})
+        assert sent.messages[-1] == (
+            "evaluation",
+            {"kind": "run", "project": "demo", "ref_id": created, "request_id": ANY},
+        )
         assert world.look_up("SELECT count(*) FROM evals.runs") == 1
 
     def test_joined_idempotency_keys_are_refused(self, world: FreshDatabase) -> None:
@@ -198,7 +202,9 @@ class TestApi:
         assert answer["statusCode"] == 202
         queued = json.loads(answer["body"])
         assert queued["state"] == "queued"
-        assert sent.messages == [("conversion", {"kind": "import", "project": "demo", "ref_id": queued["id"]})]
+        assert sent.messages == [
+            ("conversion", {"kind": "import", "project": "demo", "ref_id": queued["id"], "request_id": ANY})
+        ]
 
     def test_wait_for_a_run(self, run_id: str) -> None:
         answer = feed("api.wait_for_run", (RUN, run_id))

@@ -134,7 +134,7 @@ def test_import_is_queued_with_its_wake_up(service: Api, database: FreshDatabase
     queued = reply.json
     assert reply.headers["location"] == f"/v1/projects/demo/imports/{queued['id']}"
     assert (queued["state"], queued["format"], queued["dataset"], queued["error"]) == ("queued", "parquet", None, None)
-    message = {"kind": "import", "project": "demo", "ref_id": queued["id"]}
+    message = {"kind": "import", "project": "demo", "ref_id": queued["id"], "request_id": reply.headers["x-request-id"]}
     assert queues.sent == [("https://sqs/conversion", message)]
     assert service.get(f"/v1/projects/demo/imports/{queued['id']}").json == queued
     assert database.look_up("SELECT count(*) FROM coordination.wake_ups") == 1

@@ -46,14 +46,15 @@ def test_created_run_is_pending_pinned_and_complete(service: Api) -> None:
 def test_creation_writes_run_snapshot_dispatch_and_wake_up_together_and_sends_after_it(
     service: Api, database: FreshDatabase, queues: RecordedQueues
 ) -> None:
-    run_id = service.post(RUNS, NEW).json["id"]
+    reply = service.post(RUNS, NEW)
+    run_id = reply.json["id"]
     counts = database.look("""
         SELECT (SELECT count(*) FROM evals.runs) AS runs, (SELECT count(*) FROM evals.run_snapshots) AS snapshots,
                (SELECT count(*) FROM scheduler.estate_run_queue) AS dispatches,
                (SELECT count(*) FROM coordination.wake_ups WHERE kind = 'run' AND sent_at IS NOT NULL) AS wake_ups
     """)
     assert counts == [{"runs": 1, "snapshots": 1, "dispatches": 1, "wake_ups": 1}]
-    message = {"kind": "run", "project": "demo", "ref_id": run_id}
+    message = {"kind": "run", "project": "demo", "ref_id": run_id, "request_id": reply.headers["x-request-id"]}
     assert queues.sent == [("https://sqs/evaluation", message)]
 
 

@@ -197,7 +197,8 @@ def test_messages_follow_the_commit_and_not_a_roll_back(
         transaction.fetch_one("SELECT 1 AS read")
         seen.append(len(queues.sent))
     assert seen == [0]
-    assert queues.sent == [("https://sqs/evaluation", {"kind": "run", "project": "demo", "ref_id": "7"})]
+    ((url, message),) = queues.sent
+    assert (url, message["kind"], message["ref_id"]) == ("https://sqs/evaluation", "run", "7")
     with pytest.raises(ZeroDivisionError), environment.database.transaction("demo") as transaction:
         transaction.wake(WakeUp("evaluation", "run", "demo", "8"))
         raise ZeroDivisionError

@@ -42,13 +42,15 @@ class Outbox:
             How many were sent. A failure is logged, never raised: the rows stay, and the pulse sends them.
         """
         sent = 0
+        request_id: str | None = logger.get_current_keys().get("request_id")
         batches: dict[tuple[QueueName, int], list[WakeUp]] = {}
         for wake_up in wake_ups:
             if wake_up.is_sent_at_once:
                 batches.setdefault((wake_up.queue, wake_up.delay_seconds), []).append(wake_up)
         for (queue, delay_seconds), batch in batches.items():
             try:
-                self._queues.send(self._urls[queue], [wake_up.encode() for wake_up in batch], delay_seconds)
+                bodies = [wake_up.encode(request_id) for wake_up in batch]
+                self._queues.send(self._urls[queue], bodies, delay_seconds)
                 sent += len(batch)
             except Exception as error:  # noqa: BLE001 - whatever it was, the rows are there and the pulse sends them
                 logger.warning(

@@ -15,6 +15,8 @@ from coordination.jobengine.workers import heartbeat
 
 logger = Logger(child=True)
 
+_LOGGED = ("request_id", "project", "kind", "ref_id")
+
 type Message = dict[str, Any]
 type Act = Callable[[Message, Deadline], None]
 
@@ -48,6 +50,9 @@ def handle_queue_event(
         message: Any = orjson.loads(record.body)
         if not isinstance(message, dict):
             raise UnknownMessageError("a message must be a JSON object")
+        # The chain of a request is one search in the logs: its id where it is known, the work's always. What this
+        # message makes others do carries the id on (`Outbox.send`).
+        logger.append_keys(**{name: message.get(name) for name in _LOGGED})
         try:
             act(message, deadline)
         except Exception:

@@ -1,8 +1,9 @@
 """Wake-ups: the transactional outbox through which all asynchronous work is started.
 
 A row in `coordination.wake_ups` is written in the transaction that makes work and deleted in the one that ends it. The
-message on the queue, `{"kind", "project", "ref_id"}`, is only a nudge: rows decide. A message that is lost, doubled or
-late changes nothing; the minute pulse sends what is due and was not sent, or was sent and not worked on.
+message on the queue, `{"kind", "project", "ref_id", "request_id"?}`, is only a nudge: rows decide. A message that is
+lost, doubled or late changes nothing; the minute pulse sends what is due and was not sent, or was sent and not worked
+on.
 """
 
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class WakeUp:
         """Parameters that find its row."""
         return {"project": self.project, "kind": self.kind, "ref_id": self.ref_id}
 
-    def encode(self) -> str:
-        """Return the message body."""
-        return orjson.dumps({"kind": self.kind, "project": self.project, "ref_id": self.ref_id}).decode()
+    def encode(self, request_id: str | None = None) -> str:
+        """Return the message body; with the id of the request it follows from, for its reader's log lines."""
+        message = {"kind": self.kind, "project": self.project, "ref_id": self.ref_id}
+        return orjson.dumps(message | ({"request_id": request_id} if request_id else {})).decode()
