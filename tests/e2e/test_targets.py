@@ -128,3 +128,35 @@ def test_killed_workers_ask_again_only_for_what_was_not_written(client: StackCli
     repeated = sum(times.values()) - RECORDS
     assert repeated <= killed_at_work * (50 + CONCURRENCY)
     assert max(times.values()) <= 1 + KILLS
+
+
+def test_judge_at_an_endpoint_grades_what_the_target_made(client: StackClient, endpoint: TargetServer) -> None:
+    client.expect(201, "POST", "/v1/projects", json={"id": "judged"})
+    client.upload("judged", "questions", make_rows(20))
+
+    def answer(asked: Asked) -> Reply:
+        if "messages" not in asked.body:
+            return echo(asked)
+        material = asked.body["messages"][1]["content"].split("\n")[1]
+        grade = 5 if json.loads(material)["output"] != "answer to q7" else 2
+        return Reply({"choices": [{"message": {"content": json.dumps({"reasoning": "so", "grade": grade})}}]})
+
+    endpoint.answer = answer
+    endpoint.asked.clear()
+    params = {
+        "provider": "openai",
+        "model": "judge-1",
+        "rubric": "5: answers the question. 1: does not.",
+        "url": f"http://{endpoint.host}/v1/chat/completions",
+        "pass_at_least": 0.5,
+    }
+    evaluators = [{"name": "llm_judge", "params": params}]
+    gates = [{"metric": "llm_judge", "stat": "mean", "min": 0.9}]
+    run = start(client, "judged", endpoint, evaluators=evaluators, gates=gates)
+    ended = client.wait_for_run("judged", run)
+    assert (ended["state"], ended["progress"]["scored"]) == ("succeeded", 20)
+    report = client.expect(200, "GET", f"/v1/projects/judged/runs/{run}/report")
+    (metric,) = report["metrics"]
+    assert (metric["passed"], metric["failed"]) == (19, 1)
+    assert metric["mean"] == pytest.approx((19 + 0.25) / 20)
+    assert report["worst"][0]["record"] == "r7"
