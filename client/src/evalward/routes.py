@@ -36,6 +36,7 @@ ROUTES: dict[str, str] = {
     "runs.get": "GET /v1/projects/{project}/runs/{run}",
     "runs.label": "PATCH /v1/projects/{project}/runs/{run}",
     "runs.list": "GET /v1/projects/{project}/runs",
+    "runs.outputs": "GET /v1/projects/{project}/runs/{run}/outputs",
     "runs.report": "GET /v1/projects/{project}/runs/{run}/report",
     "runs.results": "GET /v1/projects/{project}/runs/{run}/results",
     "runs.resume": "POST /v1/projects/{project}/runs/{run}/resume",

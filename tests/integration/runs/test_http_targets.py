@@ -418,6 +418,40 @@ def test_deleted_run_takes_its_outputs_along(world: World, endpoint: TargetServe
     assert outputs(world) == []
 
 
+def test_outputs_are_read_page_by_page(world: World, endpoint: TargetServer) -> None:
+    world.publish(QUESTIONS[:3])
+    endpoint.answer = lambda asked: Reply(status=404) if asked.body["record"] == "r1" else echo(asked)
+    run = create(world, endpoint, trials=2)
+    path = f"/v1/projects/demo/runs/{run}/outputs"
+    assert world.service.get(path).json == {"items": [], "next_cursor": None}
+    world.work_all()
+    first = world.service.get(path, query="limit=4").json
+    rest = world.service.get(path, query=f"limit=4&cursor={first['next_cursor']}").json
+    items = first["items"] + rest["items"]
+    assert (len(first["items"]), rest["next_cursor"]) == (4, None)
+    assert [(one["record"], one["trial"]) for one in items] == [(f"r{at}", n) for at in range(3) for n in (1, 2)]
+    answered, failed = items[0], items[2]
+    assert (answered["output"], answered["cost_usd"], answered["attempts"]) == ("answer to q0", 0.25, 1)
+    assert (failed["output"], failed["error"]) == (None, "the target answered 404, 200 was expected")
+    assert world.service.get(path.replace(run, "00000000-0000-0000-0000-000000000000")).status == 404
+    assert world.service.get(path, query="cursor=eyJ9").code == "invalid_cursor"
+
+
+def test_page_of_large_outputs_ends_early_and_shows_them_all_in_the_end(world: World, endpoint: TargetServer) -> None:
+    world.publish(QUESTIONS[:5])
+    # Escaped twice on its way out: once as JSON, once in the function's response.
+    endpoint.answer = lambda asked: Reply({"output": '"' * 500_000 + asked.body["record"]})
+    run = create(world, endpoint, concurrency=2)
+    world.work_all()
+    seen: list[str] = []
+    cursor, pages = "", 0
+    while cursor is not None:
+        page = world.service.get(f"/v1/projects/demo/runs/{run}/outputs", query=cursor and f"cursor={cursor}").json
+        seen += [one["output"][-2:] for one in page["items"]]
+        cursor, pages = page["next_cursor"], pages + 1
+    assert (seen, pages) == (["r0", "r1", "r2", "r3", "r4"], 3)
+
+
 def test_headers_of_a_secret_are_sent_and_stored_nowhere(world: World, endpoint: TargetServer) -> None:
     secret = {"authorization": "Bearer of-a-test", "x-team": "search"}
     boto3.client("secretsmanager").create_secret(Name="evalward/demo/bot", SecretString=orjson.dumps(secret).decode())

@@ -87,6 +87,14 @@ class Runs(Resource):
         """Go through all results."""
         return self._each("runs.results", {"project": project, "run": run}, query)
 
+    def outputs(self, project: str, run: str, **query: Any) -> JsonObject:
+        """Return one page of what the run's target answered, in the order of the records."""
+        return self._read("runs.outputs", {"project": project, "run": run}, query)
+
+    def each_output(self, project: str, run: str, **query: Any) -> Iterator[JsonObject]:
+        """Go through all that the run's target answered."""
+        return self._each("runs.outputs", {"project": project, "run": run}, query)
+
     def report(self, project: str, run: str) -> JsonObject:
         """Read the report of a finished run."""
         return self._read("runs.report", {"project": project, "run": run})

@@ -132,6 +132,21 @@ class Result(ResponseModel):
     error: Annotated[str | None, Field(description="why it was skipped or failed")]
 
 
+class Output(ResponseModel):
+    """What the target of a run answered for one record in one trial."""
+
+    record: Annotated[str, Field(description="the record's id")]
+    trial: int
+    output: Annotated[Any, Field(description="as the target gave it; null when it gave none")]
+    error: Annotated[str | None, Field(description="why there is no output")]
+    latency_ms: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    attempts: Annotated[int, Field(description="calls that were made for it")]
+    created_at: Instant
+
+
 class Distribution(ResponseModel):
     """How the scores of a metric are spread: bins of the same width from low to high."""
 

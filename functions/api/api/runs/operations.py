@@ -2,7 +2,7 @@
 
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
-from coordination.http.pages import Page
+from coordination.http.pages import Page, PageQuery
 from coordination.remote_places import check_sink_hosts
 from coordination.runs import Run
 
@@ -15,6 +15,7 @@ from api.runs.models import (
     CompareQuery,
     Comparison,
     CreateRun,
+    Output,
     Report,
     ReportQuery,
     Result,
@@ -23,7 +24,7 @@ from api.runs.models import (
     UpdateRun,
     WaitQuery,
 )
-from api.runs.read_runs import get_run, list_results, list_runs, parse_run_id, read_report, wait_for_run
+from api.runs.read_runs import get_run, list_outputs, list_results, list_runs, parse_run_id, read_report, wait_for_run
 from api.runs.reports.media_types import MEDIA_TYPES, choose_format
 from api.runs.reports.present_report import present_report
 
@@ -54,6 +55,10 @@ def _get(call: Call, transaction: Transaction) -> Answer:
 
 def _results(call: Call, transaction: Transaction) -> Answer:
     return Answer(200, list_results(transaction, parse_run_id(call.path["run"]), call.query_as(ResultQuery)))
+
+
+def _outputs(call: Call, transaction: Transaction) -> Answer:
+    return Answer(200, list_outputs(transaction, parse_run_id(call.path["run"]), call.query_as(PageQuery)))
 
 
 def _report(call: Call, transaction: Transaction) -> Answer:
@@ -139,6 +144,16 @@ OPERATIONS = (
         query=ResultQuery,
         responses={200: Page[Result]},
         handle=_results,
+    ),
+    Operation(
+        id="runs.outputs",
+        method="GET",
+        path=f"{_RUN}/outputs",
+        summary="List what the target answered, in the order of the records.",
+        permission="runs.read",
+        query=PageQuery,
+        responses={200: Page[Output]},
+        handle=_outputs,
     ),
     Operation(
         id="runs.report",

@@ -1,23 +1,26 @@
-"""Read runs: one, many, their results, their report."""
+"""Read runs: one, many, their results, their outputs, their report."""
 
 import time
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 from coordination.clock import Deadline
 from coordination.database import Database, Transaction
 from coordination.errors import NotFoundError, RunNotFinishedError, RunWithoutReportError
-from coordination.http.pages import Page, decode_cursor, make_page, read_number, read_text
+from coordination.http.pages import Page, PageQuery, decode_cursor, make_page, read_number, read_text
 from coordination.queries import load_queries
 from coordination.runs import TERMINAL_STATES, Run, to_run
 
-from api.runs.models import Report, Result, ResultQuery, RunQuery
+from api.runs.models import Output, Report, Result, ResultQuery, RunQuery
 
 _QUERIES = load_queries("runs")
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 1.0
 _SPARE_SECONDS = 2.0
+# Of one page, as JSON: Lambda carries it escaped, which may double it.
+_MAX_OUTPUT_BYTES = 2 * 1024 * 1024
 
 
 def parse_run_id(reference: str) -> UUID:
@@ -115,6 +118,35 @@ def list_results(transaction: Transaction, run_id: UUID, query: ResultQuery) -> 
     )
 
 
+def list_outputs(transaction: Transaction, run_id: UUID, query: PageQuery) -> Page[Output]:
+    """List what a run's target answered, in the order of the records; a page ends early when outputs are large.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such run.
+    """
+    after = decode_cursor("outputs", query.cursor, read_number(2**31 - 1), read_number(2**15 - 1))
+    run = transaction.submit(_QUERIES["read_run_state"], {"tenant": transaction.tenant, "id": run_id})
+    rows = transaction.fetch_all(
+        _QUERIES["list_outputs"],
+        {
+            "tenant": transaction.tenant,
+            "run_id": run_id,
+            "after_record_no": after[0] if after else None,
+            "after_trial": after[1] if after else None,
+            "limit": query.limit + 1,
+            "max_bytes": _MAX_OUTPUT_BYTES,
+        },
+    )
+    if run.fetchone() is None:
+        raise NotFoundError("There is no such run here.")
+    # Rows that did not fit count as one too many, as the row beyond the limit does.
+    shown = min(query.limit, len(rows))
+    left = rows[-1:] if rows and rows[0]["fetched"] > shown else []
+    return make_page("outputs", [*rows[:shown], *left], shown, _to_output, lambda row: [row["record_no"], row["trial"]])
+
+
 def read_report(transaction: Transaction, run_id: UUID) -> Report:
     """Return the report of a finished run.
 
@@ -137,6 +169,21 @@ def read_report(transaction: Transaction, run_id: UUID) -> Report:
             )
         raise RunWithoutReportError(f"The run ended as {row['state']}: GET …/runs/{run_id} says why.")
     return Report.model_validate(row["report"])
+
+
+def _to_output(row: dict[str, Any]) -> Output:
+    return Output(
+        record=row["record"],
+        trial=row["trial"],
+        output=orjson.loads(row["output"]) if row["output"] is not None else None,
+        error=row["error"],
+        latency_ms=row["latency_ms"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cost_usd=row["cost_usd"],
+        attempts=row["attempts"],
+        created_at=row["created_at"],
+    )
 
 
 def _to_result(row: dict[str, Any]) -> Result:

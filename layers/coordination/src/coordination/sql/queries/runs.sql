@@ -88,6 +88,30 @@ WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid
 ORDER BY record_no, trial, evaluator
 LIMIT %(limit)s::integer;
 
+-- name: list_outputs
+-- Outputs of a run's target in the order of its records, as many as have max_bytes of JSON together, one at least.
+-- after_*: position of the page before, or NULL; limit: rows at most; fetched: rows there were within the limit. No lock.
+SELECT p.record_no, p.trial, p.record, p.output, p.latency_ms, p.input_tokens, p.output_tokens, p.cost_usd, p.error,
+       p.attempts, p.created_at, p.fetched
+FROM (
+    SELECT o.record_no, o.trial, o.record, o.output, o.latency_ms, o.input_tokens, o.output_tokens, o.cost_usd, o.error,
+           o.attempts, o.created_at, count(*) OVER () AS fetched,
+           row_number() OVER (ORDER BY o.record_no, o.trial) AS place,
+           sum(octet_length(coalesce(o.output, ''))) OVER (ORDER BY o.record_no, o.trial) AS running_bytes
+    FROM (
+        SELECT r.record_no, r.trial, r.record, r.output::text AS output, r.latency_ms, r.input_tokens, r.output_tokens,
+               r.cost_usd, r.error, r.attempts, r.created_at
+        FROM evals.run_outputs r
+        WHERE r.tenant_id = %(tenant)s::text AND r.run_id = %(run_id)s::uuid
+          AND (%(after_record_no)s::integer IS NULL
+               OR (r.record_no, r.trial) > (%(after_record_no)s::integer, %(after_trial)s::smallint))
+        ORDER BY r.record_no, r.trial
+        LIMIT %(limit)s::integer
+    ) AS o
+) AS p
+WHERE p.place = 1 OR p.running_bytes <= %(max_bytes)s::bigint
+ORDER BY p.record_no, p.trial;
+
 -- name: read_report
 -- State and report of one run. No lock.
 SELECT state, report FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid;
