@@ -16,7 +16,13 @@ import platform
 from pathlib import Path
 from typing import Any
 
-MODULES = ("bench.keyed_writes", "bench.publish_dataset", "bench.evaluate_run")
+MODULES = (
+    "bench.keyed_writes",
+    "bench.publish_dataset",
+    "bench.evaluate_run",
+    "bench.pulse_sources",
+    "bench.sweep_tables",
+)
 DOCS = Path(__file__).parents[1] / "docs"
 FIGURES = DOCS / "benchmarks.json"
 TABLE = DOCS / "benchmarks.md"

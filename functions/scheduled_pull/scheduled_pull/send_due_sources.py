@@ -19,14 +19,18 @@ _SPARE_SECONDS = 10.0
 def send_due_sources(environment: Environment, deadline: Deadline) -> int:
     """Send due sources under the leader lease, batch after batch, until there are none or the time is over.
 
-    Idle sources cost one statement, however many there are. A pulse that finds another leader does nothing; a leader
-    whose lease has expired gets no rows.
+    Idle sources cost one statement that writes nothing, however many there are. A pulse that finds another leader does
+    nothing; a leader whose lease has expired gets no rows.
 
     Returns
     -------
     int
         How many messages were sent.
     """
+    resend_after_seconds = environment.settings.work.resend_after_seconds
+    # A look before the lease: most minutes have nothing to lead.
+    if not environment.database.fetch_all(_QUERIES["find_due_source"], {"resend_after_seconds": resend_after_seconds}):
+        return 0
     lease = take_lease(environment.database, LEADER, _LEADER_SECONDS)
     if lease is None:
         return 0
@@ -37,7 +41,7 @@ def send_due_sources(environment: Environment, deadline: Deadline) -> int:
                 _QUERIES["claim_due_sources"],
                 {
                     "batch_size": _BATCH_SIZE,
-                    "resend_after_seconds": environment.settings.work.resend_after_seconds,
+                    "resend_after_seconds": resend_after_seconds,
                     "lease_name": lease.name,
                     "lease_owner": lease.owner,
                     "lease_epoch": lease.epoch,

@@ -69,6 +69,19 @@ INSERT INTO coordination.wake_ups AS w (queue, project, kind, ref_id, due_at)
 VALUES ('pull', %(project)s::text, %(kind)s::text, %(ref_id)s::text, %(due_at)s::timestamptz)
 ON CONFLICT (project, kind, ref_id) DO UPDATE SET due_at = excluded.due_at, sent_at = NULL;
 
+-- name: find_due_source
+-- Whether claim_due_sources would find a source: a row if so. Idle sources cost this look at an index and no write. No
+-- lock.
+SELECT w.id
+FROM coordination.wake_ups w
+LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
+WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
+  AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+  AND (w.sent_at IS NULL
+       OR l.expires_at > w.sent_at
+       OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
+LIMIT 1;
+
 -- name: claim_due_sources
 -- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
 -- ago and taken up by nobody. Nothing comes back to a pulse that is not the leader any more (lease_*). One indexed query
