@@ -4,6 +4,8 @@ import os
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dataset_conversion import parquet_process
 from dataset_conversion.conversion import DatasetInvalidError, convert
@@ -31,6 +33,19 @@ def test_a_decoder_that_takes_too_long_is_a_refusal() -> None:
 def test_a_decoder_without_memory_is_a_refusal() -> None:
     error = refuse(PLAIN, Limits(decoder_address_space_bytes=96 * 1024 * 1024))
     assert error.reason in {"decoded_too_large", "parquet_corrupt"}
+
+
+def test_a_file_without_columns_is_a_refusal() -> None:
+    file = BytesIO()
+    pq.write_table(pa.table({}), file)
+    assert refuse(file.getvalue(), Limits()).reason == "empty"
+
+
+def test_rows_of_no_columns_are_a_refusal_and_keep_nobody_busy() -> None:
+    file = BytesIO()
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 10, type=pa.struct([])))
+    pq.write_table(pa.Table.from_batches([batch]), file)
+    assert refuse(file.getvalue(), Limits()).reason == "empty"
 
 
 def test_a_decoder_that_crashes_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
