@@ -30,8 +30,9 @@ _DISPENSABLE = (
     # Time zones of dateutil's own: croniter works in UTC.
     "dateutil/zoneinfo/*.tar.gz",
     "mpmath/tests",
-    # A plugin of a type checker, and stubs.
+    # A plugin of a type checker, stubs, and the first version, which nothing asks for that has only second ones.
     "pydantic/mypy.py",
+    "pydantic/v1",
     "**/*.pyi",
     "pyarrow/**/*.pxd",
     "pyarrow/**/*.pxi",

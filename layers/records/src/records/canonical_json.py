@@ -23,6 +23,7 @@ _SMALL_FROM, _SMALL_BELOW = 1e-6, 1e-5
 _DOUBLE_DIGITS_MAX = 310
 
 SORTED = orjson.OPT_SORT_KEYS
+_WRITTEN_AS_THEY_ARE = frozenset((str, bool, type(None)))
 
 
 class NotCanonicalError(ValueError):
@@ -160,7 +161,7 @@ def _utf16_code_units(name: str) -> bytes:
 
 def _prepare(value: Any, depth: int = DEPTH_MAX) -> Any:
     kind = type(value)
-    if kind is str or value is None or kind is bool:
+    if kind in _WRITTEN_AS_THEY_ARE:
         return value
     if kind is int:
         return canonical_integer(value)
@@ -170,9 +171,13 @@ def _prepare(value: Any, depth: int = DEPTH_MAX) -> Any:
         raise NotCanonicalError("depth", f"nesting is deeper than {DEPTH_MAX}")
     if kind is dict:
         members = cast("dict[Any, Any]", value)
-        if not all(type(name) is str for name in members):
+        if not {str}.issuperset(map(type, members)):
             raise NotCanonicalError("not_json", "an object has a name that is not text")
-        return {name: _prepare(item, depth - 1) for name, item in members.items()}
+        return {
+            name: item if type(item) in _WRITTEN_AS_THEY_ARE else _prepare(item, depth - 1)
+            for name, item in members.items()
+        }
     if kind is list or kind is tuple:
-        return [_prepare(item, depth - 1) for item in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        return [item if type(item) in _WRITTEN_AS_THEY_ARE else _prepare(item, depth - 1) for item in items]
     raise NotCanonicalError("not_json", f"{kind.__name__} is no JSON value")

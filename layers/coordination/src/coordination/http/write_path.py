@@ -137,7 +137,8 @@ def _encode(answer: Answer, contract: LocalWrite | RemoteWrite) -> tuple[Answer,
     stored_body = answer.encode_body(contract.secret_fields) if contract.secret_fields else body
     headers = {name: value for name, value in answer.headers.items() if name in contract.stored_headers}
     headers["content-type"] = answer.content_type
-    return replace(answer, body=body), StoredAnswer(answer.status, headers, stored_body)
+    encoded = Answer(answer.status, body, answer.headers, answer.content_type)
+    return encoded, StoredAnswer(answer.status, headers, stored_body)
 
 
 def _target(call: Call) -> str:

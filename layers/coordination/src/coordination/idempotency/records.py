@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import psycopg
 from psycopg.rows import DictRow
-from psycopg.types.json import Jsonb
 
 from coordination.clock import format_instant
 from coordination.database import INSTALLATION, Database
@@ -238,7 +238,7 @@ def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: Sto
         "operation": write.operation,
         "fingerprint": write.fingerprint,
         "status": answer.status,
-        "headers": Jsonb(dict(answer.headers)),
+        "headers": orjson.dumps(dict(answer.headers)).decode(),
         "body": answer.body if is_kept else None,
         "retention_seconds": settings.retention_seconds,
         "max_records": settings.max_records,
