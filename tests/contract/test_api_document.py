@@ -15,7 +15,7 @@ DOCUMENT = (ROOT / "docs/api.md").read_text()
 
 
 def test_the_document_is_that_of_the_declarations() -> None:
-    assert render_api_document(OPENAPI) == DOCUMENT, "run .venv/bin/python -m evalward_local.api_document"
+    assert render_api_document(OPENAPI) == DOCUMENT, "run .venv/bin/python -m evalward_local.openapi_document"
 
 
 def test_every_operation_and_every_code_is_in_it() -> None:

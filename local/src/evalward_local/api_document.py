@@ -1,18 +1,13 @@
-"""Write docs/api.md: the OpenAPI document for people who read Markdown."""
+"""docs/api.md: the OpenAPI document for people who read Markdown."""
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from evalward_local.openapi_document import render_openapi
-
-DOCUMENT = Path("docs/api.md")
 
 _HEAD = """# The API
 
-Made from `openapi.json` by `.venv/bin/python -m evalward_local.api_document`: not to be edited. The same is served at
-`/docs` (for people) and `/v1/openapi.json` (for machines).
+Made by `.venv/bin/python -m evalward_local.openapi_document`: not to be edited. The same is served at `/docs` (for
+people) and `/v1/openapi.json` (for machines).
 
 """
 
@@ -143,7 +138,3 @@ def _range(schema: Mapping[str, Any]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-if __name__ == "__main__":
-    DOCUMENT.write_text(render_api_document(json.loads(render_openapi())), encoding="utf-8")

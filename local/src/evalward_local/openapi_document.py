@@ -1,4 +1,4 @@
-"""Write the OpenAPI document from the declarations of the functions that serve HTTP."""
+"""Write the OpenAPI document, and docs/api.md of it, from the declarations of the functions that serve HTTP."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,10 @@ import dataset_conversion.operations
 import run_evaluation.operations
 from coordination.http.openapi import build_openapi
 
+from evalward_local.api_document import render_api_document
+
 DOCUMENT = Path("functions/api/api/reference/openapi.json")
+DOCUMENT_FOR_PEOPLE = Path("docs/api.md")
 
 
 def render_openapi() -> str:
@@ -22,4 +25,6 @@ def render_openapi() -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(render_openapi(), encoding="utf-8")
+    openapi = render_openapi()
+    DOCUMENT.write_text(openapi, encoding="utf-8")
+    DOCUMENT_FOR_PEOPLE.write_text(render_api_document(json.loads(openapi)), encoding="utf-8")
