@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
+from evalward_local.costs import make_table, place_table
 from evalward_local.template import read_template
 
 ROOT = Path(__file__).parents[2]
@@ -64,3 +66,20 @@ def test_every_function_has_a_place_on_the_dashboard() -> None:
         "CapacityProbeFunction",
         "SchemaMigrationFunction",
     }
+
+
+def test_table_of_costs_is_made_of_its_figures() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    figures = json.loads((ROOT / "docs/costs.json").read_text())
+    assert place_table(page, make_table(figures)) == page
+    dearer = figures | {"prices_usd": {**figures["prices_usd"], "http_api_million_requests": 9.0}}
+    assert place_table(page, make_table(dearer)) != page
+
+
+def test_page_on_operations_tells_every_switch_and_every_endpoint() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    switches = [name for name in TEMPLATE.parameters if name.startswith(("Create", "Throttling"))]
+    switches += ["WebAclArn", "ProvisionedConcurrency", "Tracing", "Architecture", "DatabaseHost", "VpcId"]
+    assert [name for name in switches if f"`{name}" not in page] == []
+    made = {name for name, one in RESOURCES.items() if one["Type"] == "AWS::EC2::VPCEndpoint"}
+    assert made == {"EventEndpoint", "FunctionEndpoint", "QueueEndpoint", "SecretEndpoint", "StorageEndpoint"}
