@@ -77,6 +77,7 @@ def test_parquet_file_is_scored_as_plain_python_scores_it(client: StackClient, p
         "input_tokens": sum(row["usage"]["input_tokens"] for row in rows),
         "output_tokens": 5 * len(rows),
         "cost_usd": None,
+        "latency_ms": None,
     }
     total = sum(map(len, scores.values()))
     assert run["progress"] == {
