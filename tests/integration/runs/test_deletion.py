@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,17 +13,27 @@ import pytest
 from api.runs.change_run import resume_run
 from api.runs.delete_run import delete_run
 from coordination.access import Principal
+from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.errors import NotFoundError, RunActiveError
+from coordination.failures import record_failure
 from coordination.leases import take_lease
 from coordination.queries import load_queries
 from coordination.run_deletion import OWNED_ROWS
+from delivery.export_run import export_run
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
     from integration.runs.conftest import World
 
 SOMEBODY = Principal("key:1", "test", [])
+
+
+class Context:
+    """Lambda's context of the delivery function."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 50_000
 
 
 def list_objects() -> list[str]:
@@ -54,6 +65,50 @@ def test_deletion_leaves_only_a_tombstone_and_what_the_run_does_not_own(world: W
     assert tombstone["labels"] == {"team": "search"}
     assert tombstone["tenant_id"] == "demo"
     assert tombstone["is_key"]
+
+
+def test_run_with_everything_that_a_run_can_have_leaves_its_exports_and_the_mechanics_of_its_jobs(world: World) -> None:
+    world.database.look(
+        "INSERT INTO evals.webhooks (tenant_id, id, url, events, created_by)"
+        " VALUES ('demo', 'hook', 'https://example.com', '{run.finished,run.gate_failed}', 'test')"
+    )
+    records = [
+        {"id": f"r{n}", "output": "a\0" if n == 2 else "no", "reference": "yes", "metadata": {"n": n}} for n in range(3)
+    ]
+    world.publish(records)
+    sinks = [{"kind": "s3", "prefix": "exports/demo/kept"}, {"kind": "eventbridge"}]
+    gates = [{"metric": "exact_match", "stat": "mean", "min": 1.0}]
+    run = world.create(labels={"team": "search"}, slices=["n"], sinks=sinks, gates=gates)
+    while [kind for kind, _ in world.waiting() if kind in ("run", "shard", "finish")]:
+        world.work_once()
+    # What a run with a target has beside these, and a failure that names the run.
+    world.database.look(
+        "INSERT INTO evals.run_outputs (tenant_id, run_id, record_no, trial, record, output, attempts)"
+        " VALUES ('demo', %(run)s, 0, 1, 'r0', '1', 1)",
+        {"run": run},
+    )
+    with world.environment.database.transaction("demo") as transaction:
+        record_failure(transaction, "sink", "s3:exports/demo/kept/", f"there is another object at {run}/report.json")
+    (sink,) = world.database.look("SELECT id FROM evals.run_sinks WHERE sink_no = 0")
+    export_run(world.environment, "demo", str(sink["id"]), Deadline.of_invocation(Context()))  # pyright: ignore[reportArgumentType]
+    owned = {
+        "coordination.leases", "coordination.wake_ups", "evals.run_labels", "evals.run_outputs", "evals.run_results",
+        "evals.run_sinks", "evals.run_slices", "evals.run_snapshots", "evals.runs", "evals.webhook_deliveries",
+        "scheduler.estate_run_queue", "scheduler.policy_run_jobs",
+    }  # fmt: skip
+    assert owned - set(world.tables_that_mention(run)) <= {"coordination.wake_ups"}
+
+    assert world.delete(run).status == 204
+
+    # Jobs are swept by their age; what they were about is named and no more.
+    assert set(world.tables_that_mention(run)) == {"evals.run_tombstones", "scheduler.jobs"}
+    assert world.database.look("SELECT ref_id FROM coordination.wake_ups") == []
+    assert {row["state"] for row in world.database.look("SELECT state FROM scheduler.jobs")} <= {
+        "canceled",
+        "succeeded",
+    }
+    by_prefix = Counter(key.partition("/")[0] for key in list_objects())
+    assert by_prefix == {"datasets": 2, "exports": 2}
 
 
 def test_every_table_with_rows_of_runs_is_emptied_by_deletion(database: FreshDatabase) -> None:
