@@ -99,7 +99,7 @@ def test_routine_chooses_and_deletes_by_the_predicate_of_the_registry(
     for part in (choice, deletion):
         assert [condition for condition in [*conditions, age] if condition not in part] == []
     # Nothing else either: both are these conditions, the first one beside the place that the last batch came to.
-    rest = deletion.partition("WHERE t.id = c.id")[2]
+    rest = deletion.partition("WHERE t.id = c.id AND t.ctid = c.place")[2]
     for condition in [*conditions, age]:
         rest = rest.replace(condition, "", 1)
     assert set(rest.split()) <= {"AND"}

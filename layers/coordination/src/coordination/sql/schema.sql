@@ -1605,7 +1605,8 @@ GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, u
 -- one selected: the next batch begins after it instead of walking over what the batches before it have left dead.
 -- Locks: the rows, skipping locked ones. The DELETE repeats the whole condition, so that a row which was opened again or
 -- refreshed is never deleted because of an old list; the list is MATERIALIZED because a plan may otherwise run it, with
--- its LIMIT, once for each row it is joined to. Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- its LIMIT, once for each row it is joined to. Rows are locked where they are, so they are found again by their place.
+-- Raises EW001 without a tenant, EW003 for another than the transaction's.
 -- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
 CREATE FUNCTION scheduler_app.expire_jobs(
     tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
@@ -1618,7 +1619,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
@@ -1638,6 +1639,7 @@ BEGIN
         DELETE FROM scheduler.jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -1684,7 +1686,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.finished_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.finished_at AS ended_at
         FROM scheduler.runs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
@@ -1697,6 +1699,7 @@ BEGIN
         DELETE FROM scheduler.runs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
           AND (t.finished_at, t.id) < (before_at, before_id)
@@ -1723,7 +1726,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.updated_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
         FROM scheduler.graph_jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
@@ -1736,6 +1739,7 @@ BEGIN
         DELETE FROM scheduler.graph_jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
           AND (t.updated_at, t.id) < (before_at, before_id)
@@ -1762,7 +1766,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.updated_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
         FROM scheduler.policy_run_jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
@@ -1779,6 +1783,7 @@ BEGIN
         DELETE FROM scheduler.policy_run_jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
           AND NOT EXISTS (
@@ -1809,7 +1814,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.estate_run_queue t
         WHERE t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
@@ -1830,6 +1835,7 @@ BEGIN
         DELETE FROM scheduler.estate_run_queue t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -1864,7 +1870,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.published_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.published_at AS ended_at
         FROM packs.pack_storage_outbox t
         WHERE t.tenant_id = tenant
           AND t.published_at IS NOT NULL
@@ -1877,6 +1883,7 @@ BEGIN
         DELETE FROM packs.pack_storage_outbox t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.published_at IS NOT NULL
           AND (t.published_at, t.id) < (before_at, before_id)
@@ -1903,7 +1910,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.resolved_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.resolved_at AS ended_at
         FROM scheduler.failure_signatures t
         WHERE t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
@@ -1916,6 +1923,7 @@ BEGIN
         DELETE FROM scheduler.failure_signatures t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
           AND (t.resolved_at, t.id) < (before_at, before_id)
@@ -1941,7 +1949,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.heartbeat_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.heartbeat_at AS ended_at
         FROM scheduler.workers t
         WHERE t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
@@ -1953,6 +1961,7 @@ BEGIN
         DELETE FROM scheduler.workers t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
         RETURNING t.id
@@ -1978,7 +1987,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.job_history t
         WHERE t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
@@ -1990,6 +1999,7 @@ BEGIN
         DELETE FROM scheduler.job_history t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
         RETURNING t.id

@@ -377,7 +377,8 @@ GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, u
 -- one selected: the next batch begins after it instead of walking over what the batches before it have left dead.
 -- Locks: the rows, skipping locked ones. The DELETE repeats the whole condition, so that a row which was opened again or
 -- refreshed is never deleted because of an old list; the list is MATERIALIZED because a plan may otherwise run it, with
--- its LIMIT, once for each row it is joined to. Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- its LIMIT, once for each row it is joined to. Rows are locked where they are, so they are found again by their place.
+-- Raises EW001 without a tenant, EW003 for another than the transaction's.
 -- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
 CREATE FUNCTION scheduler_app.expire_jobs(
     tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
@@ -390,7 +391,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
@@ -410,6 +411,7 @@ BEGIN
         DELETE FROM scheduler.jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -456,7 +458,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.finished_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.finished_at AS ended_at
         FROM scheduler.runs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
@@ -469,6 +471,7 @@ BEGIN
         DELETE FROM scheduler.runs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
           AND (t.finished_at, t.id) < (before_at, before_id)
@@ -495,7 +498,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.updated_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
         FROM scheduler.graph_jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
@@ -508,6 +511,7 @@ BEGIN
         DELETE FROM scheduler.graph_jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
           AND (t.updated_at, t.id) < (before_at, before_id)
@@ -534,7 +538,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.updated_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
         FROM scheduler.policy_run_jobs t
         WHERE t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
@@ -551,6 +555,7 @@ BEGIN
         DELETE FROM scheduler.policy_run_jobs t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
           AND NOT EXISTS (
@@ -581,7 +586,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.estate_run_queue t
         WHERE t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
@@ -602,6 +607,7 @@ BEGIN
         DELETE FROM scheduler.estate_run_queue t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -636,7 +642,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.published_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.published_at AS ended_at
         FROM packs.pack_storage_outbox t
         WHERE t.tenant_id = tenant
           AND t.published_at IS NOT NULL
@@ -649,6 +655,7 @@ BEGIN
         DELETE FROM packs.pack_storage_outbox t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.published_at IS NOT NULL
           AND (t.published_at, t.id) < (before_at, before_id)
@@ -675,7 +682,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.resolved_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.resolved_at AS ended_at
         FROM scheduler.failure_signatures t
         WHERE t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
@@ -688,6 +695,7 @@ BEGIN
         DELETE FROM scheduler.failure_signatures t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
           AND (t.resolved_at, t.id) < (before_at, before_id)
@@ -713,7 +721,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.heartbeat_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.heartbeat_at AS ended_at
         FROM scheduler.workers t
         WHERE t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
@@ -725,6 +733,7 @@ BEGIN
         DELETE FROM scheduler.workers t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
         RETURNING t.id
@@ -750,7 +759,7 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.completed_at AS ended_at
+        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
         FROM scheduler.job_history t
         WHERE t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
@@ -762,6 +771,7 @@ BEGIN
         DELETE FROM scheduler.job_history t
         USING candidates c
         WHERE t.id = c.id
+          AND t.ctid = c.place
           AND t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
         RETURNING t.id
