@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import httpx
 
@@ -17,7 +17,7 @@ from evalward.resources.projects import Projects
 from evalward.resources.runs import Runs
 from evalward.resources.sources import Sources
 from evalward.resources.webhooks import Webhooks
-from evalward.transport import PATIENCE_SECONDS, JsonObject, Transport
+from evalward.transport import PATIENCE_SECONDS, JsonObject, Transport, read_object
 
 
 class Client:
@@ -139,11 +139,11 @@ class Client:
 
     def health(self) -> JsonObject:
         """Tell the service's version, whether its database answers, and the limits."""
-        return cast("JsonObject", self.transport.get("/healthz").json())
+        return read_object(self.transport.get("/healthz"))
 
     def doctor(self) -> JsonObject:
         """Return the checks of the installation: `checks`, each healthy or unhealthy, with what to do."""
-        return cast("JsonObject", self.transport.get("/doctor/jobengine-web/checks").json())
+        return read_object(self.transport.get("/doctor/jobengine-web/checks"))
 
     def evaluators(self) -> JsonObject:
         """Return the catalogue of evaluators with the JSON Schemas of their parameters."""
@@ -151,7 +151,7 @@ class Client:
 
     def audit(self, **query: Any) -> JsonObject:
         """Return one page of the audit trail."""
-        return cast("JsonObject", self.transport.read("audit.list", {}, query).json())
+        return read_object(self.transport.read("audit.list", {}, query))
 
     def each_audit_event(self, **query: Any) -> Iterator[JsonObject]:
         """Go through the audit trail."""
@@ -164,4 +164,4 @@ class Client:
                 return
 
     def _read(self, operation: str) -> JsonObject:
-        return cast("JsonObject", self.transport.read(operation).json())
+        return read_object(self.transport.read(operation))

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -276,16 +275,17 @@ class _FileKey:
         self._descriptors.clear()
 
     def _save(self) -> None:
-        # The new file is locked before it takes the place of the old one: nobody finds it without an owner.
-        descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")
+        # The new file is locked before it takes the place of the old one: nobody finds it without an owner. Only the
+        # owner of the old one comes here, so one left by a killed process is in nobody's hands.
+        new = self._path.with_suffix(".new")
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.write(descriptor, json.dumps(asdict(self._write)).encode())
             os.fsync(descriptor)
-            Path(temporary).replace(self._path)
+            new.replace(self._path)
         except BaseException:
             os.close(descriptor)
-            Path(temporary).unlink(missing_ok=True)
             raise
         self._descriptors.append(descriptor)
         self._is_finished = False

@@ -144,7 +144,8 @@ class Transport:
         response, failure = self._send(send, self._patience_seconds)
         if response is None:
             raise UnreachableError(f"{self.api_url} does not answer: {failure}")
-        if response.status_code >= 400:
+        # 307 leads to the object store. Any other redirection is somebody's between us and the API.
+        if response.status_code >= 300 and response.status_code != 307:
             raise read_problem(response)
         return response
 
@@ -218,7 +219,10 @@ class Transport:
         may_have_happened = held.was_interrupted
 
         def send() -> httpx.Response:
-            return self._http.request(method, path, params=params, headers=headers, **body)
+            response = self._http.request(method, path, params=params, headers=headers, **body)
+            if response.is_success and response.content and not _is_json(response):
+                raise httpx.RemoteProtocolError("the answer is not the API's: it is no JSON")
+            return response
 
         def note(outcome: Outcome) -> None:
             nonlocal may_have_happened
@@ -229,7 +233,7 @@ class Transport:
         )
         outcome = None if response is None else _read_outcome(response)
         if response is not None and outcome is not None and outcome.is_definite:
-            is_refused = response.status_code >= 400
+            is_refused = response.status_code >= 300
             if not (may_have_happened and response.status_code in _REFUSED_BEFORE_THE_KEY) and (is_last or is_refused):
                 held.finish()
             if is_refused:
@@ -340,6 +344,23 @@ def read_problem(response: httpx.Response) -> ProblemError:
     return ProblemError(_read_document(response), _read_retry_after(response))
 
 
+def read_object(response: httpx.Response) -> JsonObject:
+    """Return the JSON object of an answer.
+
+    Raises
+    ------
+    UnreachableError
+        It is none: something between us and the API answered.
+    """
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise UnreachableError(f"What answered at {response.url.host} is not the API: its answer is no JSON object.")
+    return cast("JsonObject", document)
+
+
 def _read_document(response: httpx.Response) -> JsonObject:
     try:
         document = response.json()
@@ -361,6 +382,10 @@ def _read_document(response: httpx.Response) -> JsonObject:
 def _read_outcome(response: httpx.Response) -> Outcome:
     code = str(_read_document(response)["code"]) if response.status_code >= 400 else ""
     return Outcome(response.status_code, code, _read_retry_after(response))
+
+
+def _is_json(response: httpx.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("application/json")
 
 
 def _read_retry_after(response: httpx.Response) -> int | None:

@@ -160,6 +160,14 @@ def test_a_process_that_died_before_it_wrote_anything_leaves_nothing_in_doubt(tm
         assert not held.was_interrupted
 
 
+def test_a_process_that_died_while_it_wrote_leaves_no_litter(tmp_path: Path) -> None:
+    (tmp_path / f"{'a' * 32}.new").write_text('{"name": "ha')
+    with PendingWrites(tmp_path).hold(INTENT) as held:
+        held.remember("more")
+        held.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_damaged_file_is_told_and_left(tmp_path: Path) -> None:
     path = tmp_path / f"{'a' * 32}.json"
     path.write_text('{"name": ')

@@ -100,7 +100,7 @@ INTERRUPTED: dict[str, list[httpx.Response]] = {
 def test_the_same_file_again_goes_on_under_the_same_keys(
     service: Service, connect: Connect, large: Path, pending: PendingWrites, step: str
 ) -> None:
-    done = [httpx.Response(one.status_code, content=one.content) for one in INTERRUPTED[step]]
+    done = [httpx.Response(one.status_code, content=one.content, headers=one.headers) for one in INTERRUPTED[step]]
     service.answers = [*done]
     with pytest.raises(KilledError):
         publish(connect(), large)

@@ -181,6 +181,29 @@ def test_a_gateways_own_answer_is_told_as_it_is(service: Service, connect: Conne
     assert (caught.value.code, caught.value.detail) == ("unknown", "Request Entity Too Large")
 
 
+def test_an_answer_that_is_not_the_apis_settles_nothing(
+    service: Service, connect: Connect, pending: PendingWrites
+) -> None:
+    portal = httpx.Response(200, text="<html>Welcome to our network", headers={"content-type": "text/html"})
+    service.answers = [portal, httpx.Response(202, json={"id": "1"})]
+    assert connect().write(RUN).json() == {"id": "1"}
+
+    service.answers = [portal]
+    with pytest.raises(OutcomeUnknownError, match="not the API's"):
+        connect(patience_seconds=0).write(RUN)
+    assert len(pending.entries()) == 1
+
+
+def test_a_redirection_is_not_followed(service: Service, connect: Connect) -> None:
+    service.answers = [httpx.Response(302, headers={"location": "https://elsewhere.example.com"})] * 2
+    transport = connect()
+    with pytest.raises(ProblemError, match="HTTP 302"):
+        transport.write(RUN)
+    with pytest.raises(ProblemError, match="HTTP 302"):
+        transport.read("whoami")
+    assert {request.url.host for request in service.requests} == {"api.example.com"}
+
+
 def test_the_store_is_not_told_the_key(service: Service, connect: Connect) -> None:
     service.answers = [httpx.Response(200), httpx.Response(200, content=b"rows")]
     transport = connect()

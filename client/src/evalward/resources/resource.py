@@ -1,9 +1,9 @@
 """What all kinds have in common: one operation a method, lists in pages."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
-from evalward.transport import JsonObject, Transport, Write
+from evalward.transport import JsonObject, Transport, Write, read_object
 
 
 class Resource:
@@ -21,11 +21,11 @@ class Resource:
     def _read(
         self, operation: str, path: Mapping[str, str] | None = None, query: Mapping[str, Any] | None = None
     ) -> JsonObject:
-        return cast("JsonObject", self._transport.read(operation, path, query).json())
+        return read_object(self._transport.read(operation, path, query))
 
     def _write(self, write: Write, idempotency_key: str | None = None) -> JsonObject:
         response = self._transport.write(write, idempotency_key=idempotency_key)
-        return cast("JsonObject", response.json()) if response.content else {}
+        return read_object(response) if response.content else {}
 
     def _each(
         self, operation: str, path: Mapping[str, str] | None = None, query: Mapping[str, Any] | None = None
