@@ -30,8 +30,10 @@ from evalward_local.demo_sample import (
     parse_rows,
     read_sample,
 )
+from evalward_local.demo_source import SourceStoryError, tell_source
 from evalward_local.running_stack import PROJECT_FOLDER, running_stack
 from evalward_local.stack import StackStartError
+from evalward_local.stack_client import StackClient
 from evalward_local.stack_file import StackFile, read_stack_file
 
 _PROJECT = "demo"
@@ -75,7 +77,15 @@ def run_demo(state_folder: Path, console: Console | None = None) -> int:
     started_at = time.monotonic()
     try:
         _play(state_folder.resolve(), teller)
-    except (StepFailedError, StackStartError, httpx.HTTPError, BotoCoreError, ClientError, OSError) as error:
+    except (
+        StepFailedError,
+        SourceStoryError,
+        StackStartError,
+        httpx.HTTPError,
+        BotoCoreError,
+        ClientError,
+        OSError,
+    ) as error:
         seen = str(error) or type(error).__name__
         console.print(f"\nFAILED at step {teller.number}, {teller.title}:", style="bold red", markup=False)
         console.print(f"  {seen}", markup=False, highlight=False, soft_wrap=True)
@@ -162,6 +172,9 @@ class _Story:
             self._teller.begin("Read the report")
             report_path = f"/v1/projects/{_PROJECT}/runs/{run['id']}/report"
             self._read_report(report_path)
+            self._teller.begin("Let a scheduled source pull traces, redact and evaluate them")
+            with StackClient(self._stack) as client:
+                self._teller.console.print(tell_source(client, _PROJECT, self._key, self._say))
             self._teller.begin("Where things are")
             self._say(f"dataset  s3://{self._stack.bucket}/{dataset['path']}")
             self._say(f"run      {run['id']}")
