@@ -1,5 +1,6 @@
 """Sweep the operational tables of one scope: finite calls, one batch per transaction."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -102,37 +103,81 @@ class Sweep:
 def sweep_scope(environment: Environment, sweep: Sweep, scope: str | None, deadline: Deadline) -> None:
     """Sweep the tables of a tenant, or with None the global ones; what fails is logged and counted, not raised.
 
-    A table that fails does not keep the others of the scope from being swept. Locks: the rows of one batch at a time.
+    Two round trips tell what has expired, so that a scope without such rows costs no more. A table that fails does not
+    keep the others of the scope from being swept. Locks: the rows of one batch at a time.
     """
+    tables = [table for table in OPERATIONAL_TABLES if table.is_global == (scope is None)]
+    try:
+        bounds = _find_bounds(environment, sweep, tables, scope, deadline)
+        expired = _measure_expired(environment, bounds, scope, deadline)
+    except Exception as error:
+        sweep.failed_scope_count += 1
+        logger.exception("scope not swept, the next sweep tries again", extra=_describe(scope, error))
+        return
     has_failed = False
-    for table in OPERATIONAL_TABLES:
-        if table.is_global != (scope is None) or deadline.remaining_seconds() < SPARE_SECONDS:
+    for table in tables:
+        if expired[table.name]["expired"] == 0:
             continue
+        counts, bound = sweep.tables[table.name], bounds[table.name]
         try:
-            _sweep_table(environment, sweep, table, scope, deadline)
+            _sweep_table(environment, table, scope, bound, counts, deadline)
+            left = _measure_expired(environment, {table.name: bound}, scope, deadline)[table.name]
         except Exception as error:
             has_failed = True
-            extra = {"scope": scope, "table": table.name, "error": type(error).__name__}
+            left = expired[table.name]
+            extra = _describe(scope, error) | {"table": table.name}
             logger.exception("table not swept, the next sweep tries again", extra=extra)
+        counts.remaining += left["expired"]
+        counts.is_remaining_capped |= left["expired"] == _COUNT_CAP
+        if left["oldest_age_seconds"] is not None:
+            counts.oldest_age_seconds = max(counts.oldest_age_seconds or 0.0, left["oldest_age_seconds"])
     sweep.failed_scope_count += has_failed
 
 
-def _sweep_table(
-    environment: Environment, sweep: Sweep, table: OperationalTable, scope: str | None, deadline: Deadline
-) -> None:
+def _describe(scope: str | None, error: Exception) -> dict[str, str | None]:
+    return {"scope": scope, "error": type(error).__name__}
+
+
+def _find_bounds(
+    environment: Environment,
+    sweep: Sweep,
+    tables: Sequence[OperationalTable],
+    scope: str | None,
+    deadline: Deadline,
+) -> dict[str, DictRow]:
+    """Fix before which place (age, id) rows of each table go, for the whole sweep. One round trip."""
     settings = environment.settings.jobengine.retention
-    counts = sweep.tables[table.name]
-    bound = _ask(
-        environment,
-        "find_expiry_bound",
-        {
+    params: dict[str, dict[str, Any]] = {
+        table.name: {
             "table_name": table.name,
             "tenant": scope,
             "expired_before": sweep.started_at - table.retention(settings),
             "row_budget": table.row_budget(settings),
-        },
-        deadline,
-    )
+        }
+        for table in tables
+    }
+    return _ask_all(environment, "find_expiry_bound", params, scope, deadline)
+
+
+def _measure_expired(
+    environment: Environment, bounds: Mapping[str, DictRow], scope: str | None, deadline: Deadline
+) -> dict[str, DictRow]:
+    """Count the rows of each table before its place, up to the cap. One round trip."""
+    params = {
+        name: {"table_name": name, "tenant": scope, **bound, "row_cap": _COUNT_CAP} for name, bound in bounds.items()
+    }
+    return _ask_all(environment, "measure_expired", params, scope, deadline)
+
+
+def _sweep_table(
+    environment: Environment,
+    table: OperationalTable,
+    scope: str | None,
+    bound: DictRow,
+    counts: TableCounts,
+    deadline: Deadline,
+) -> None:
+    settings = environment.settings.jobengine.retention
     batch = settings.batch_size
     after: dict[str, Any] = {"after_at": "-infinity", "after_id": _NO_ID}
     is_full = False
@@ -155,27 +200,6 @@ def _sweep_table(
             break
         after = {"after_at": row["last_at"], "after_id": row["last_id"]}
     counts.is_budget_used_up |= is_full
-    _count_remaining(environment, table, scope, bound, counts, deadline)
-
-
-def _count_remaining(
-    environment: Environment,
-    table: OperationalTable,
-    scope: str | None,
-    bound: DictRow,
-    counts: TableCounts,
-    deadline: Deadline,
-) -> None:
-    left = _ask(
-        environment,
-        "measure_expired",
-        {"table_name": table.name, "tenant": scope, **bound, "row_cap": _COUNT_CAP},
-        deadline,
-    )
-    counts.remaining += left["expired"]
-    counts.is_remaining_capped |= left["expired"] == _COUNT_CAP
-    if left["oldest_age_seconds"] is not None:
-        counts.oldest_age_seconds = max(counts.oldest_age_seconds or 0.0, left["oldest_age_seconds"])
 
 
 def _delete_batch(
@@ -189,10 +213,20 @@ def _delete_batch(
 
 
 def _ask(environment: Environment, query: str, params: dict[str, Any], deadline: Deadline) -> DictRow:
-    """Run one statement of the scope in a transaction of its own that ends before the invocation does."""
-    tenant = params["tenant"] or INSTALLATION
+    """Run one statement of the scope in a transaction of its own."""
+    return _ask_all(environment, query, {"": params}, params["tenant"], deadline)[""]
+
+
+def _ask_all(
+    environment: Environment,
+    query: str,
+    params: Mapping[str, dict[str, Any]],
+    scope: str | None,
+    deadline: Deadline,
+) -> dict[str, DictRow]:
+    """Run a statement with several sets of parameters in one transaction that ends before the invocation does."""
     remaining = max(1.0, deadline.remaining_seconds() - SPARE_SECONDS / 2)
-    with environment.database.transaction(tenant, statement_seconds=remaining) as transaction:
-        row = transaction.fetch_one(_QUERIES[query], params)
-    assert row is not None  # noqa: S101 - each of these statements returns one row
-    return row
+    with environment.database.transaction(scope or INSTALLATION, statement_seconds=remaining) as transaction:
+        cursors = {name: transaction.submit(_QUERIES[query], one) for name, one in params.items()}
+    rows = {name: cursor.fetchone() for name, cursor in cursors.items()}
+    return {name: row for name, row in rows.items() if row is not None}

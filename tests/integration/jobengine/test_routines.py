@@ -195,8 +195,8 @@ def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
     chosen = re.search(r"MATERIALIZED \((.*?)\n    \), gone", text, flags=re.DOTALL)
     assert chosen is not None
     # The same choice as a subquery, which a nested loop runs anew for each row.
-    inlined = f"USING LATERAL ({chosen[1]}) AS c".replace("updated_at AS ended_at", "updated_at AS ended_at, t.ctid")
-    text = routines["change"](text, r"USING candidates c", inlined.replace("\\", "\\\\"))
+    text = routines["change"](text, r"USING candidates c", f"USING LATERAL ({chosen[1]}) AS c")
+    text = routines["change"](text, r"AND t\.ctid = c\.place", "")
     sweeper.execute(text)
     routines["begin"](sweeper)
     force_nested_loop(sweeper)
