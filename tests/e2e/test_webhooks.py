@@ -3,10 +3,12 @@
 import itertools
 import json
 from collections.abc import Generator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow.parquet as pq
 import pytest
 from evalward_local.running_stack import running_stack
 from evalward_local.stack_client import StackClient
@@ -199,12 +201,18 @@ def read_master_secret(client: StackClient) -> str:
 
 
 def test_run_is_exported_to_its_sinks_though_the_exporter_is_killed(client: StackClient, project: str) -> None:
-    client.upload(project, "answers", ROWS)
+    client.upload(project, "answers", [{**row, "metadata": {"language": "de"}} for row in ROWS])
+    prefix = f"exports/{project}/nightly/"
     order = {
         "name": "exported",
         "dataset": {"name": "answers"},
         "evaluators": [{"name": "exact_match"}, {"name": "length"}],
-        "sinks": [{"kind": "s3", "prefix": f"exports/{project}/nightly/"}, {"kind": "eventbridge"}],
+        "slices": ["language"],
+        "sinks": [
+            {"kind": "s3", "prefix": prefix},
+            {"kind": "eventbridge"},
+            {"kind": "s3", "prefix": prefix, "format": "parquet"},
+        ],
     }
     run = client.expect(202, "POST", f"/v1/projects/{project}/runs", json=order)
     assert client.wait_for_run(project, run["id"])["state"] == "succeeded"
@@ -216,18 +224,62 @@ def test_run_is_exported_to_its_sinks_though_the_exporter_is_killed(client: Stac
         return sinks if all(sink["completed_at"] for sink in sinks) else None
 
     sinks = client.wait(is_exported, "the exports")
-    assert [(sink["kind"], sink["state"], sink["error"]) for sink in sinks] == [
-        ("s3", "succeeded", None),
-        ("eventbridge", "succeeded", None),
+    assert [(sink["kind"], sink["format"], sink["state"], sink["error"]) for sink in sinks] == [
+        ("s3", "jsonl", "succeeded", None),
+        ("eventbridge", None, "succeeded", None),
+        ("s3", "parquet", "succeeded", None),
     ]
-    folder = f"exports/{project}/nightly/{run['id']}"
-    content = client.s3.get_object(Bucket=client.stack.bucket, Key=f"{folder}/results.jsonl")["Body"].read()
     path = f"/v1/projects/{project}/runs/{run['id']}"
     results = client.expect(200, "GET", f"{path}/results?limit=200")["items"]
-    assert [json.loads(line) for line in content.splitlines()] == results
-    report = client.s3.get_object(Bucket=client.stack.bucket, Key=f"{folder}/report.json")["Body"].read()
-    assert json.loads(report) == client.expect(200, "GET", f"{path}/report")
+    assert [json.loads(line) for line in read_export(client, project, run["id"], "jsonl").splitlines()] == results
+    assert pq.read_table(BytesIO(read_export(client, project, run["id"], "parquet"))).to_pylist() == results
+    report = client.expect(200, "GET", f"{path}/report")
+    stored = client.s3.get_object(Bucket=client.stack.bucket, Key=f"{prefix}{run['id']}/report.json")["Body"].read()
+    assert json.loads(stored) == report
+    assert [(part["value"], part["records"]) for part in report["slices"]] == [("de", len(ROWS))]
     client.forget_messages("DeliveryQueue")
+
+
+def read_export(client: StackClient, project: str, run_id: str, ending: str) -> bytes:
+    key = f"exports/{project}/nightly/{run_id}/results.{ending}"
+    content = client.s3.get_object(Bucket=client.stack.bucket, Key=key)["Body"].read()
+    assert isinstance(content, bytes)
+    return content
+
+
+def test_sink_that_fails_is_listed_with_its_reason_until_somebody_resolves_it(
+    client: StackClient, project: str
+) -> None:
+    client.upload(project, "answers", ROWS)
+    order = {
+        "name": "elsewhere",
+        "dataset": {"name": "answers"},
+        "evaluators": [{"name": "exact_match"}],
+        # Its name leads nowhere, which is known before anything is written.
+        "sinks": [{"kind": "mlflow", "endpoint": "https://nowhere.invalid", "experiment": "nightly"}],
+    }
+    path = f"/v1/projects/{project}"
+    refused = client.expect(400, "POST", f"{path}/runs", json=order)
+    assert [error["pointer"] for error in refused["errors"]] == ["/sinks/0/endpoint"]
+    prefix = f"exports/{project}/taken"
+    order["sinks"] = [{"kind": "s3", "prefix": prefix}]
+    client.expect(200, "PATCH", path, json={"paused": True})
+    run = client.expect(202, "POST", f"{path}/runs", json=order)
+    key = f"{prefix}/{run['id']}/results.jsonl"
+    client.s3.put_object(Bucket=client.stack.bucket, Key=key, Body=b"mine")
+    client.expect(200, "PATCH", path, json={"paused": False})
+    client.recover()
+    assert client.wait_for_run(project, run["id"])["state"] == "succeeded"
+
+    def list_failures() -> list[dict[str, Any]] | None:
+        return client.expect(200, "GET", f"{path}/failures?kind=sink")["items"] or None
+
+    (failure,) = client.wait(list_failures, "the failure")
+    assert (failure["work"], failure["state"]) == (f"s3:{prefix}/", "unresolved")
+    assert failure["sample"] == f"there is another object at {prefix}/<id>/results.jsonl; it was left as it is"
+    resolved = client.expect(200, "POST", f"{path}/failures/{failure['id']}/resolve", json={}, idempotency_key="r")
+    assert (resolved["state"], resolved["resolved_by"].partition(":")[0]) == ("resolved", "key")
+    assert client.s3.get_object(Bucket=client.stack.bucket, Key=key)["Body"].read() == b"mine"
 
 
 def test_storage_events_arrive_at_a_rule_of_the_account(client: StackClient, project: str) -> None:
