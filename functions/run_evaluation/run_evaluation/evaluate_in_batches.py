@@ -38,6 +38,8 @@ _RENEW_SECONDS = 20.0
 _BATCH_WORKS = 50
 _BATCH_SECONDS = 10.0
 _BATCH_BYTES = 8 * 1024 * 1024
+# How long outputs wait for others to fill a function's batch with.
+_GATHER_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 
 
@@ -109,6 +111,7 @@ class _ShardWorker:
         self._renewed_at = time.monotonic()
         self._asked: dict[Future[None], list[TrialWork]] = {}
         self._answered: list[TrialWork] = []
+        self._answered_since = time.monotonic()
         self._ready: list[TrialWork] = []
         self._unfinished: list[TrialWork] = []
         self._batch_since = time.monotonic()
@@ -154,10 +157,15 @@ class _ShardWorker:
             work = waiting.popleft()
             self._asked[pool.submit(self._means.ask, work)] = [work]
         size = self._means.batch_size
-        while len(self._answered) >= size or (self._answered and not waiting and not self._asked):
+        while len(self._answered) >= size or (self._answered and self._has_gathered(waiting)):
             batch, self._answered = self._answered[:size], self._answered[size:]
             self._asked[pool.submit(self._means.ask_functions, batch)] = batch
         return bool(self._asked)
+
+    def _has_gathered(self, waiting: deque[TrialWork]) -> bool:
+        """Return whether a function's batch need not be waited for to fill."""
+        is_last = not waiting and not self._asked
+        return is_last or time.monotonic() - self._answered_since >= _GATHER_SECONDS
 
     def _collect(self) -> None:
         done, _ = wait(self._asked, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
@@ -173,6 +181,8 @@ class _ShardWorker:
                     evaluator not in work.scores for evaluator, _ in self._means.batch_scorers
                 )
                 if is_for_functions:
+                    if not self._answered:
+                        self._answered_since = time.monotonic()
                     self._answered.append(work)
                     continue
                 self._means.score(work)

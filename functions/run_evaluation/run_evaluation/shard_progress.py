@@ -40,7 +40,7 @@ class RunProgress:
 
 def write_results(transaction: Transaction, run_id: UUID, scores: ShardScores) -> None:
     """Insert results, at most 1000 a statement, in the caller's transaction. No round trip, no lock."""
-    for start in range(0, len(scores.records), _INSERT_ROWS):
+    for start in range(0, len(scores.results), _INSERT_ROWS):
         transaction.submit(
             _QUERIES["insert_results"],
             {"tenant": transaction.tenant, "run_id": run_id} | scores.columns(start, start + _INSERT_ROWS),

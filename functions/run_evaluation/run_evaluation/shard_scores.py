@@ -13,42 +13,42 @@ from records.record import Record
 
 @dataclass(slots=True)
 class ShardScores:
-    """Results of a shard as columns, in the order of records and evaluators, and what they add up to.
+    """Results of a shard in the order of records and evaluators, and what they add up to.
 
     Attributes
     ----------
-    record_nos, trials, evaluators, records, statuses, scores, passed, errors
-        One entry a result.
-    counts
-        Results by status.
+    results
+        Number of the record, trial, evaluator's id, record's id, score.
     input_tokens, output_tokens, cost_usd
         Sums over the records that say so; None when none does.
     """
 
-    record_nos: list[int] = field(default_factory=list[int])
-    trials: list[int] = field(default_factory=list[int])
-    evaluators: list[str] = field(default_factory=list[str])
-    records: list[str] = field(default_factory=list[str])
-    statuses: list[str] = field(default_factory=list[str])
-    scores: list[float | None] = field(default_factory=list[float | None])
-    passed: list[bool | None] = field(default_factory=list[bool | None])
-    errors: list[str | None] = field(default_factory=list[str | None])
-    counts: dict[str, int] = field(default_factory=lambda: {"scored": 0, "skipped": 0, "error": 0})
+    results: list[tuple[int, int, str, str, Score]] = field(default_factory=list[tuple[int, int, str, str, Score]])
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Results by status."""
+        counts = {"scored": 0, "skipped": 0, "error": 0}
+        for result in self.results:
+            counts[result[4].status] += 1
+        return counts
+
     def columns(self, start: int, end: int) -> dict[str, str]:
         """Return the results [start, end) as the parameters of an insert, arrays in the database's writing."""
+        part = self.results[start:end]
+        scores = [result[4] for result in part]
         return {
-            "record_nos": write_numbers(self.record_nos[start:end]),
-            "trials": write_numbers(self.trials[start:end]),
-            "evaluators": write_texts(self.evaluators[start:end]),
-            "records": write_texts(self.records[start:end]),
-            "statuses": write_texts(self.statuses[start:end]),
-            "scores": write_numbers(self.scores[start:end]),
-            "passed": write_booleans(self.passed[start:end]),
-            "errors": write_texts(self.errors[start:end]),
+            "record_nos": write_numbers([result[0] for result in part]),
+            "trials": write_numbers([result[1] for result in part]),
+            "evaluators": write_texts([result[2] for result in part]),
+            "records": write_texts([result[3] for result in part]),
+            "statuses": write_texts([score.status for score in scores]),
+            "scores": write_numbers([score.score for score in scores]),
+            "passed": write_booleans([score.passed for score in scores]),
+            "errors": write_texts([score.message for score in scores]),
         }
 
 
@@ -61,24 +61,12 @@ def score_records(
     scores: ShardScores, scorers: Sequence[tuple[str, Scorer]], records: Iterable[Record], first_record: int
 ) -> None:
     """Add the results of records to `scores`; `first_record` is the number of the first of them in the snapshot."""
+    add = scores.results.append
     for record_no, record in enumerate(records, first_record):
         for evaluator_id, scorer in scorers:
-            add_score(scores, record_no, 1, evaluator_id, record.id, scorer(record))
+            add((record_no, 1, evaluator_id, record.id, scorer(record)))
         if record.usage:
             add_usage(scores, record.usage)
-
-
-def add_score(scores: ShardScores, record_no: int, trial: int, evaluator_id: str, record_id: str, score: Score) -> None:
-    """Add one result."""
-    scores.record_nos.append(record_no)
-    scores.trials.append(trial)
-    scores.evaluators.append(evaluator_id)
-    scores.records.append(record_id)
-    scores.statuses.append(score.status)
-    scores.scores.append(score.score)
-    scores.passed.append(score.passed)
-    scores.errors.append(score.message)
-    scores.counts[score.status] += 1
 
 
 def add_usage(scores: ShardScores, usage: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from coordination.runs import RunConfig
 from records.evaluators.contract import Score, failed_to_score
 from records.record import Record
 
-from run_evaluation.shard_scores import ShardScores, add_score, add_usage
+from run_evaluation.shard_scores import ShardScores, add_usage
 from run_evaluation.targets import Produced
 
 _QUERIES = load_queries("runs")
@@ -150,7 +150,7 @@ def to_scores(works: Sequence[TrialWork], evaluators: Sequence[str]) -> ShardSco
     scores = ShardScores()
     for work in works:
         for evaluator_id in evaluators:
-            add_score(scores, work.record_no, work.trial, evaluator_id, work.record.id, work.scores[evaluator_id])
+            scores.results.append((work.record_no, work.trial, evaluator_id, work.record.id, work.scores[evaluator_id]))
         usage = work.produced.usage if work.produced else None if work.needs_output else work.record.usage
         if usage:
             add_usage(scores, usage)

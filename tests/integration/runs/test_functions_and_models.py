@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -481,6 +482,28 @@ def test_function_scores_what_a_target_made(world: World, endpoint: TargetServer
     assert run["progress"] == {"total": 5, "done": 5, "scored": 16, "skipped": 0, "errors": 4}
     mine = {(one["record"], one["trial"]): one["score"] for one in run["results"] if one["evaluator"] == "mine"}
     assert (mine["r4", 1], mine["r4", 2], mine["r1", 1]) == (0.4, 0.4, None)
+
+
+def test_batch_of_a_function_is_not_held_up_by_an_output_that_takes_long(
+    world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate_in_batches, "_GATHER_SECONDS", 0.0)
+    world.publish(QUESTIONS)
+    is_scored = Event()
+
+    def answer(asked: Asked) -> Reply:
+        if "records" in asked.body:
+            is_scored.set()
+            return score_all(asked)
+        if asked.body["record"] == "r0":
+            # Would wait for ever if the others waited for it.
+            assert is_scored.wait(60)
+        return Reply({"output": "made"})
+
+    endpoint.answer = answer
+    run = run_to_end(world, lambda_params(batch_size=100), target={"kind": "lambda", "function": BOT})
+    assert run["progress"]["scored"] == 5
+    assert len([one for one in endpoint.asked if "records" in one.body]) >= 2
 
 
 def test_function_says_pass_skip_and_error_itself(world: World, endpoint: TargetServer) -> None:
