@@ -25,11 +25,13 @@ def test_demo_tells_the_main_job_in_plain_lines(tmp_path: Path) -> None:
     assert done.stderr == b""
     assert all(character.isprintable() or character == "\n" for character in text)
     steps = [line for line in text.splitlines() if line[:1].isdigit()]
-    assert [step.partition(".")[0] for step in steps] == [str(number) for number in range(1, 12)]
+    assert [step.partition(".")[0] for step in steps] == [str(number) for number in range(1, 14)]
     assert "Idempotency-Replayed: true, the same body byte for byte; still one run" in text
     assert "422 idempotency_key_reused" in text
     assert "masked before anything was stored: email 8, iban 8, provider_key 8" in text
     assert "the next window was empty: decided, and no run" in text
+    assert "the same pulse again: nothing is due" in text
+    assert "doctor.jobengine.capacity.budget" in text
     report = json.loads((tmp_path / "report.json").read_text())
     means = {metric["id"]: metric["mean"] for metric in report["metrics"]}
     # Written down once: the sample and the evaluators are what they were.

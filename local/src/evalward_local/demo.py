@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from evalward_local.demo_keeper import KEEPER_PARAMETERS, tell_health, tell_sweep
 from evalward_local.demo_sample import (
     EVALUATORS,
     GATES,
@@ -128,7 +129,7 @@ def _play(state_folder: Path, teller: _Teller) -> None:
     shutil.rmtree(state_folder / "logs", ignore_errors=True)
     sample = read_sample()
     teller.begin("Start the whole bundle on this machine: no Docker, no account")
-    with running_stack(state_folder) as stack:
+    with running_stack(state_folder, parameters=KEEPER_PARAMETERS) as stack:
         teller.say(f"API {stack.api_url}, PostgreSQL, bucket {stack.bucket}, queues, {len(stack.functions)} functions")
         _Story(stack, state_folder, teller, sample).tell()
         teller.begin("Stop the stack")
@@ -175,6 +176,10 @@ class _Story:
             self._teller.begin("Let a scheduled source pull traces, redact and evaluate them")
             with StackClient(self._stack) as client:
                 self._teller.console.print(tell_source(client, _PROJECT, self._key, self._say))
+                self._teller.begin("Sweep the mechanics of what has ended")
+                tell_sweep(client, self._say)
+                self._teller.begin("Ask the doctor")
+                self._teller.console.print(tell_health(client, self._say))
             self._teller.begin("Where things are")
             self._say(f"dataset  s3://{self._stack.bucket}/{dataset['path']}")
             self._say(f"run      {run['id']}")
