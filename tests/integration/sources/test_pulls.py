@@ -491,14 +491,34 @@ def test_two_projects_with_the_same_source_do_not_meet(world: World, make_projec
 
 
 def test_nothing_of_a_masked_value_is_anywhere(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    secrets = ["ann@example.com", "sk-ant-api03-abcDEF1234567890", "hunter2-hunter2"]
-    world.create()
+    secrets = ["ann@example.com", "sk-ant-api03-abcDEF1234567890", "hunter2-hunter2", "bob@example.com", "10.20.30.40"]
+    world.database.look(
+        "INSERT INTO evals.webhooks (tenant_id, id, url, events, created_by) VALUES ('demo', 'all', 'https://example.com',"
+        " ARRAY['run.finished', 'run.gate_failed', 'source.window_missed'], 'test')"
+    )
+    # The gate fails, so that both events are told.
+    world.create(gates=[{"metric": "length", "stat": "mean", "min": 1_000_000}])
     tick = world.last_tick()
     output = f'{{"to": "{secrets[0]}", "password": "{secrets[2]}", "note": "key {secrets[1]}"}}'
-    world.add_trace(tick - MINUTE, output=output)
-    world.set_cursor(tick - MINUTE)
+    trace, (root, child) = world.make_spans(tick - MINUTE, output=output, name=f"for {secrets[3]}")
+    # In the name of an attribute, in a tool's arguments, in a list of tags.
+    root["attributes"].append({"key": f"seen.{secrets[3]}", "value": {"stringValue": "yes"}})
+    tags = {"arrayValue": {"values": [{"stringValue": f"from {secrets[4]}"}]}}
+    child["attributes"] += [
+        {"key": "gen_ai.tool.call.arguments", "value": {"stringValue": f'{{"api_key": "{secrets[2]}"}}'}},
+        {"key": "tags", "value": tags},
+    ]
+    world.add_file([root, child], at=tick - MINUTE)
+    # Another window fails at a trace that holds them, and is missed.
+    world.add_trace(tick - HOUR - MINUTE, output=output, endTimeUnixNano="0")
+    world.set_cursor(tick - HOUR - MINUTE)
+    world.database.look("UPDATE evals.sources SET config = jsonb_set(config, '{starting_deadline_seconds}', '14400')")
+    world.pull()
+    world.database.look("UPDATE evals.sources SET config = jsonb_set(config, '{starting_deadline_seconds}', '3600')")
+    world.make_due()
     world.pull()
     world.finish_runs()
+    assert [window["state"] for window in world.windows()] == ["missed_deadline", "done"]
     (run,) = world.runs()
     (object_key,) = [key for key in world.stored_keys() if key.endswith(".jsonl")]
     texts = [world.environment.objects.read(key).decode() for key in world.stored_keys()]
@@ -507,10 +527,17 @@ def test_nothing_of_a_masked_value_is_anywhere(world: World, capsys: pytest.Capt
                                  " ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname IN"
                                  " ('coordination', 'scheduler', 'packs', 'evals')")  # fmt: skip
     texts += [str(world.database.look(f"SELECT t::text FROM {table['name']} t")) for table in tables]
+    results = world.service.get(f"/v1/projects/demo/runs/{run['id']}/results")
+    report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report")
+    texts += [results.content.decode(), report.content.decode()]
+    # Bodies of webhooks are rows until they are sent.
+    bodies = world.database.look("SELECT event, payload::text AS body FROM evals.webhook_deliveries ORDER BY event")
+    assert [body["event"] for body in bodies] == ["run.finished", "run.gate_failed", "source.window_missed"]
+    texts += [body["body"] for body in bodies]
     assert not [secret for secret in secrets if any(secret in text for text in texts)]
+    assert any(trace in text for text in texts)
     assert "[redacted:email]" in world.environment.objects.read(object_key).decode()
-    report = world.service.get(f"/v1/projects/demo/runs/{run['id']}/report").json
-    assert report["redactions"] == {"email": 1, "key": 1, "provider_key": 1}
+    assert report.json["redactions"] == {"email": 3, "ip_address": 1, "key": 2, "provider_key": 1}
 
 
 def test_deletion_of_a_run_takes_its_snapshot_along(world: World) -> None:
