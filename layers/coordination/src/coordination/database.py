@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, LiteralString, cast
 
 import psycopg
-from psycopg import Connection, Cursor, pq, sql
+from psycopg import Connection, Cursor, IsolationLevel, pq, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import DictRow, dict_row
 
@@ -152,9 +152,12 @@ class Database:
         """
         connection = self._live_connection()
         transaction = Transaction(connection, tenant)
+        # Entered and left by hand: its BEGIN and COMMIT are then queued for the packets of the statements beside them,
+        # where `connection.transaction()` would wait for each.
+        block = psycopg.Transaction(connection)
         try:
             with connection.pipeline():
-                connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                block.__enter__()
                 query, params = first or (_BEGIN_TENANT, {})
                 limits = {"lock_ms": self._limits.lock_timeout_ms, "statement_ms": self._limits.statement_timeout_ms}
                 if statement_seconds is not None:
@@ -163,8 +166,10 @@ class Database:
                 yield transaction
                 # Before it is: the line may be cut when it has gone out and not all that came back has been read.
                 transaction.is_commit_sent = not is_read
-                connection.execute("COMMIT")
+                block.__exit__(None, None, None)
         except BaseException as error:
+            if block.status is block.Status.ACTIVE:
+                block.__exit__(type(error), error, error.__traceback__)
             self._roll_back(connection)
             if isinstance(error, psycopg.Error):
                 raise _translate(error, is_commit_sent=transaction.is_commit_sent) from error
@@ -252,6 +257,7 @@ class Database:
             tcp_user_timeout=20_000,
             application_name="evalward",
         )
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
         self._used_at = time.monotonic()
         return connection
 
