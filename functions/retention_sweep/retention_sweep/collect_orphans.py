@@ -10,6 +10,7 @@ from coordination.errors import ProblemError
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
 
+from retention_sweep.collect_snapshots import collect_snapshots
 from retention_sweep.projects import iterate_projects
 
 logger = Logger(child=True)
@@ -23,7 +24,7 @@ _CONTENT = re.compile(r"/sha256/([0-9a-f]{64})\.(?:jsonl|manifest\.json)$")
 
 
 def collect_orphans(environment: Environment, deadline: Deadline) -> dict[str, int]:
-    """Wake the removal of objects older than a day that no version and no run refers to.
+    """Wake the removal of objects older than a day that no version and no run refers to, snapshots of windows included.
 
     The removal looks again, under the lock of the content: what is published meanwhile stays.
 
@@ -37,6 +38,7 @@ def collect_orphans(environment: Environment, deadline: Deadline) -> dict[str, i
         project: str = row["id"]
         try:
             counts["orphans"] += _collect(environment, project, deadline)
+            counts["orphans"] += collect_snapshots(environment, project, deadline)
         except ProblemError as error:
             counts["failed"] += 1
             logger.warning("orphans not collected", extra={"project": project, "code": error.code})

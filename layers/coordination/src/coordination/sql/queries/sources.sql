@@ -398,3 +398,18 @@ WHERE s.tenant_id = %(tenant)s::text AND w.state IN ('missed_deadline', 'missed_
   AND w.tick_at >= clock_timestamp() - make_interval(secs => %(period_seconds)s::integer)
 GROUP BY s.id, coalesce(w.error_code, CASE w.state WHEN 'missed_overlap' THEN 'overlap' ELSE 'not_begun' END)
 ORDER BY ticks DESC, s.id, reason;
+
+-- name: find_orphaned_snapshots
+-- Ids of runs, out of those below which objects lie, that do not exist or have another snapshot than one of these. run_ids,
+-- sha256s: in the same order. No lock.
+SELECT DISTINCT o.run_id
+FROM unnest(%(run_ids)s::uuid[], %(sha256s)s::text[]) AS o (run_id, sha256)
+WHERE NOT EXISTS (
+    SELECT 1 FROM evals.run_snapshots s
+    WHERE s.tenant_id = %(tenant)s::text AND s.run_id = o.run_id AND s.sha256 = o.sha256);
+
+-- name: find_snapshot_of_run
+-- The snapshot that a run evaluates; no row when the run is gone. No lock.
+SELECT path
+FROM evals.run_snapshots
+WHERE tenant_id = %(tenant)s::text AND run_id = %(run_id)s::uuid;
