@@ -30,6 +30,8 @@ from schema_migration.settings import MigrationSettings
 
 TEMPLATE = "evalward_template"
 ROLES = {"owner": "evalward_owner", "app": "evalward_app"}
+# Another server than the embedded one: the folder with its `postgres`. Read here: the environment is cleaned below.
+BINARIES = os.environ.get("EVALWARD_TEST_POSTGRES")
 _numbers = itertools.count(1)
 
 # A copy of the template costs half a second on a busy machine, deleting a test's few rows costs milliseconds.
@@ -187,6 +189,8 @@ def server() -> Generator[Server]:
     folder.chmod(0o755)
     children = Children()
     postgres = EmbeddedPostgres(folder / "db", folder / "s", children, durable=False)
+    if BINARIES:
+        postgres.binaries = Path(BINARIES)
     try:
         yield Server(postgres.start("postgres"), postgres.binaries)
     finally:
