@@ -1,4 +1,4 @@
-"""Find snapshots of windows that no run refers to: left by a pull that died or failed after it had stored its records."""
+"""Find snapshots of windows that no run refers to: left by a pull that ended badly after it had stored its records."""
 
 import re
 from datetime import UTC, datetime, timedelta
