@@ -328,6 +328,22 @@ def test_output_without_results_is_judged_and_not_asked_for_again(world: World, 
     assert report["usage"]["input_tokens"] == 17
 
 
+def test_failure_without_results_is_an_error_and_its_target_is_not_asked_again(
+    world: World, endpoint: TargetServer
+) -> None:
+    world.publish(QUESTIONS[:2])
+    run = create(world, endpoint)
+    world.work_once()
+    world.database.look(
+        "INSERT INTO evals.run_outputs (tenant_id, run_id, record_no, trial, record, error, attempts)"
+        " VALUES ('demo', %(run)s, 0, 1, 'r0', 'it was down', 5)",
+        {"run": run},
+    )
+    world.work_all()
+    assert endpoint.times_asked() == {"r1/1": 1}
+    assert [(one["status"], one["error"]) for one in world.results(run)] == [("error", "it was down"), ("scored", None)]
+
+
 def test_cancelled_run_stops_calling_and_resumed_asks_only_for_what_is_missing(
     world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -541,6 +557,23 @@ def test_name_that_does_not_resolve_is_tried_again_before_the_run_ends(
         assert world.read(run)["state"] == "running"
     world.work_all()
     assert world.read(run)["state"] == "succeeded"
+
+
+def test_name_that_never_resolves_ends_the_run_in_words(
+    world: World, endpoint: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish(QUESTIONS[:1])
+    run = create(world, endpoint)
+
+    def fail(*_arguments: Any, **_options: Any) -> Any:
+        raise OSError
+
+    monkeypatch.setattr("coordination.ports.http_calls.socket.getaddrinfo", fail)
+    world.work_all()
+    ended = world.read(run)
+    assert (ended["state"], ended["error"]["code"]) == ("error", "place_unusable")
+    assert "does not resolve" in ended["error"]["detail"]
+    assert endpoint.asked == []
 
 
 def test_trials_of_a_recorded_target_are_refused(world: World) -> None:
