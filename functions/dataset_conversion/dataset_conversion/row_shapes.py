@@ -82,7 +82,9 @@ class NumberPlace(NamedTuple):
     path: tuple[str, ...]
     """Attributes from the row down to them."""
     is_always: bool
-    """Every row has a number there."""
+    """Every row has a number there, or a list of them."""
+    in_lists: bool = False
+    """They are the items of lists."""
 
 
 class Member(NamedTuple):
@@ -132,7 +134,7 @@ class TypeMaker:
         elif int in kinds:
             made.append(_INTEGER)
         if shape.items is not None:
-            made.append(list[self.make(shape.items, None)] if shape.items.kinds else _EMPTY_LIST)
+            made.append(self._make_list(shape.items, path, is_always=is_required and kinds == {list}))
         if dict in kinds:
             is_reachable = path is not None and is_required and kinds == {dict}
             made.append(self.make_object(shape, path if is_reachable else None))
@@ -140,6 +142,14 @@ class TypeMaker:
         for kind in made[1:]:
             united |= kind
         return united
+
+    def _make_list(self, items: Shape, path: tuple[str, ...] | None, *, is_always: bool) -> Any:
+        if not items.kinds:
+            return _EMPTY_LIST
+        if path is not None and float in items.kinds and items.kinds <= {int, float}:
+            self.number_places.append(NumberPlace(path, is_always, in_lists=True))
+            return list[int | float]
+        return list[self.make(items, None)]
 
     def make_object(self, shape: Shape, path: tuple[str, ...] | None, later: Iterable[Member] = ()) -> Any:
         """Return the type of objects, whose members are written in canonical order.

@@ -5,6 +5,7 @@ members beforehand. What is written here is what the general way would write; wh
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -112,6 +113,7 @@ class _Numbers:
     def __init__(self, place: NumberPlace) -> None:
         *parents, self._attribute = place.path
         self._is_always = place.is_always
+        self._in_lists = place.in_lists
         self._read = attrgetter(".".join(place.path))
         self._read_parent = attrgetter(".".join(parents)) if parents else None
 
@@ -124,14 +126,30 @@ class _Numbers:
             A number needs the general way.
         """
         values: list[Any] = list(map(self._read, rows))
-        numbers = values if self._is_always else [value for value in values if type(value) in {int, float}]
-        if int in set(map(type, numbers)) and not (min(numbers) >= INTEGER_MIN and max(numbers) <= INTEGER_MAX):
-            raise NotCanonicalError("integer_range", "a number may be an integer beyond 64 bits")
-        text = _ENCODER.encode(numbers)
-        if not any(map(text.__contains__, _UNUSUAL)):
+        if self._in_lists:
+            lists = values if self._is_always else [value for value in values if type(value) is list]
+            if _have_unusual(list(chain.from_iterable(lists))):
+                for numbers in lists:
+                    numbers[:] = map(_as_written, numbers)
+            return
+        if not _have_unusual(values if self._is_always else [one for one in values if type(one) in {int, float}]):
             return
         read_parent = self._read_parent
         for row, value in zip(rows, values, strict=True):
-            if type(value) is float and not is_written_alike(value):
-                raw = msgspec.Raw(orjson.dumps(canonical_float(value)))
-                setattr(row if read_parent is None else read_parent(row), self._attribute, raw)
+            written = _as_written(value)
+            if written is not value:
+                setattr(row if read_parent is None else read_parent(row), self._attribute, written)
+
+
+def _have_unusual(numbers: list[Any]) -> bool:
+    if int in set(map(type, numbers)) and not (min(numbers) >= INTEGER_MIN and max(numbers) <= INTEGER_MAX):
+        raise NotCanonicalError("integer_range", "a number may be an integer beyond 64 bits")
+    text = _ENCODER.encode(numbers)
+    return any(map(text.__contains__, _UNUSUAL))
+
+
+def _as_written(value: Any) -> Any:
+    """Return what makes the encoder write a value as RFC 8785 does."""
+    if type(value) is float and not is_written_alike(value):
+        return msgspec.Raw(orjson.dumps(canonical_float(value)))
+    return value

@@ -82,7 +82,9 @@ MAKERS: list[Callable[[int], dict[str, Any]]] = [
     lambda n: {"input": "q", "metadata": {"a": {"b": {"c": n / 3}}}, "z": 0.5},
     lambda n: {"prompt": "q", "metadata": {"\ufb33": 1, "\U0001f600": 2, "": 3}, "\ue000": n, "a:b": "c:d"},
     lambda n: {"input": 'a "quoted" \\ text \u2028 \x7f', "metadata": {'"': 1, "\\": n}},
-    lambda n: {"input": "q", "vector": [n / 3, 1.0]},
+    lambda n: {"input": "q", "vector": [n / 3, 1.0, -0.0, n, 1e21][n % 5 :]},
+    lambda n: {"input": "q", "metadata": {"v": [0.25, None, [n / 3], [], [2**64 - 1, 1e-6]][n % 5]}},
+    lambda n: {"input": [[n / 3, 2.0]], "metadata": {"a": [{"b": 0.5}]}},
     lambda n: {"input": "q", "metadata": {f"k{n}": n}},
 ]
 
@@ -100,7 +102,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 type Values = st.SearchStrategy[Any]
 kinds: st.SearchStrategy[Values] = st.sampled_from(
-    [texts, st.booleans(), st.none(), st.integers(-9, 9), numbers, st.sampled_from([0.0, 0.5, 1.0])]
+    [
+        *(texts, st.booleans(), st.none(), st.integers(-9, 9), numbers, st.sampled_from([0.0, 0.5, 1.0])),
+        st.lists(st.integers(-9, 9) | st.sampled_from([0.0, 0.5, 1e300, 2**64 - 1]), max_size=3),
+    ]
 )
 
 
@@ -196,15 +201,22 @@ def test_a_bad_row_among_rows_of_one_shape_is_refused_at_its_place(
     assert sum(shaped_calls) > 60
 
 
+def test_an_integer_beyond_64_bits_among_fractions_in_a_list_is_refused(shaped_calls: list[int]) -> None:
+    before = "".join(f'{{"id":"{n}","input":[0.5,{n}]}}\n' for n in range(100))
+    bad = '{"id":"z","input":[0.5,18446744073709551617]}\n'
+    assert outcome((before + bad).encode(), 300) == [(101, "/input/1", "integer_range")]
+    assert sum(shaped_calls) > 60
+
+
 def test_a_file_without_pattern_has_no_shape() -> None:
     shape = Shape()
     with pytest.raises(ShapelessError):
         shape.add({str(n): n for n in range(1000)})
 
 
-def test_numbers_inside_lists_have_no_shape() -> None:
+def test_fractions_that_no_attribute_leads_to_have_no_shape() -> None:
     shape = Shape()
-    shape.add([0.5])
+    shape.add([{"a": 0.5}])
     with pytest.raises(ShapelessError):
         TypeMaker().make(shape, ("x",))
 
