@@ -93,6 +93,10 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/openapi $(UV) sync --frozen --quiet --project tests/openapi
 	@touch $@
 
+.PHONY: pictures
+pictures: setup ## photograph console and report for docs/pictures (needs chromium)
+	@.venv/bin/python -m evalward_local.pictures
+
 .PHONY: lint-template
 lint-template: .local/template/.ready ## cfn-lint with its serverless rules and checkov over template.yaml (exceptions: .cfnlintrc.yaml, .checkov.yaml)
 	@.local/template/bin/cfn-lint
