@@ -59,7 +59,8 @@ def _take(browser: Browser, client: StackClient, showcase: Showcase, folder: Pat
             ("comparison", f"{project}/compare?baseline={showcase.baseline}&candidate={showcase.candidate}"),
         ):
             _visit(page, address)
-            page.screenshot(path=folder / f"console-{view}-{name}.png")
+            if (view, name) != ("comparison", "phone"):
+                page.screenshot(path=folder / f"console-{view}-{name}.png")
         report = client.request(
             "GET", f"/v1/projects/{showcase.project}/runs/{showcase.candidate}/report?format=html"
         ).text
