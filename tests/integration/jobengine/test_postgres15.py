@@ -1,4 +1,4 @@
-"""The keeper's routines and the adoption on Debian's PostgreSQL 15: the oldest server that has what the schema needs."""
+"""The routines and the adoption on Debian's PostgreSQL 15, the oldest server that has what the schema needs."""
 
 from __future__ import annotations
 

@@ -103,11 +103,14 @@ class OutgoingSettings(Section):
     )
 
 
+_SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,6})?")
 _SPAN = re.compile(r"(?:(\d{1,5})\.)?(\d{1,2}):(\d{2}):(\d{2})")
 
 
 def _read_span(value: object) -> object:
-    """Read `days.hours:minutes:seconds`; what pydantic reads itself (seconds, ISO 8601) passes."""
+    """Read `days.hours:minutes:seconds` and, as the environment has only text, seconds; ISO 8601 passes."""
+    if isinstance(value, str) and _SECONDS.fullmatch(value):
+        return timedelta(seconds=float(value))
     if isinstance(value, str) and (span := _SPAN.fullmatch(value)):
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
