@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 from records.canonical_json import INTEGER_MAX, INTEGER_MIN, NotCanonicalError, canonical_float
+from records.ecmascript_number import EXACT_INTEGER_MAX
 from records.row_fields import RowPlan
 
 from dataset_conversion.json_text import is_written_alike
@@ -150,6 +151,10 @@ def _have_unusual(numbers: list[Any]) -> bool:
 
 def _as_written(value: Any) -> Any:
     """Return what makes the encoder write a value as RFC 8785 does."""
-    if type(value) is float and not is_written_alike(value):
-        return msgspec.Raw(orjson.dumps(canonical_float(value)))
-    return value
+    if type(value) is not float:
+        return value
+    if value.is_integer() and -EXACT_INTEGER_MAX <= value <= EXACT_INTEGER_MAX:
+        return int(value)
+    if is_written_alike(value):
+        return value
+    return msgspec.Raw(orjson.dumps(canonical_float(value)))
