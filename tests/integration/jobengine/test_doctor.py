@@ -330,6 +330,7 @@ def test_window_that_was_missed_within_the_day_is_told(examine: Examine, tables:
     check = examine("doctor.pipeline.sources.cursor-lag")
     assert check["status"] == "unhealthy"
     assert (check["evidence"]["source_count"], check["evidence"]["missed_windows"]) == (1, 1)
+    assert check["evidence"]["missed_ticks_by_reason"] == {"not_begun": 1}
 
 
 def test_idempotency_scope_that_is_nearly_full_is_told(

@@ -33,6 +33,7 @@ def check_sources(environment: Environment, measures: Measures) -> Check:
             "late_after_seconds": _LATE_SECONDS,
             "sources_with_missed_windows": measures.late_source_count,
             "missed_windows": measures.missed_window_count,
+            "missed_ticks_by_reason": dict(measures.missed_reasons.most_common(10)),
         },
         "GET …/sources/{source}/windows says why each window was missed. See docs/runbook.md.",
     )

@@ -1,5 +1,6 @@
 """One walk through all scopes for every check that needs one, each scope in one round trip."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -8,6 +9,7 @@ from coordination.database import INSTALLATION, Transaction
 from coordination.environment import Environment
 from coordination.jobengine.registry import MEASURED_TABLES, OperationalTable
 from coordination.queries import load_queries
+from coordination.source_health import read_source_health
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
@@ -53,6 +55,8 @@ class Measures:
         Runs of projects that are not paused which nobody took up for 15 minutes.
     source_count, late_source_count, missed_window_count
         Sources in use; those whose windows of the last day include missed ones; these windows.
+    missed_reasons
+        Missed ticks of the last day by reason.
     idempotency_scope_count, fullest_records, fullest_bytes
         Scopes that hold records, and the most that one of them holds.
     """
@@ -65,6 +69,7 @@ class Measures:
     source_count: int = 0
     late_source_count: int = 0
     missed_window_count: int = 0
+    missed_reasons: Counter[str] = field(default_factory=Counter[str])
     idempotency_scope_count: int = 0
     fullest_records: int = 0
     fullest_bytes: int = 0
@@ -120,6 +125,10 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
     measures.source_count += row["source_count"]
     measures.late_source_count += row["late_source_count"]
     measures.missed_window_count += row["missed_window_count"]
+    if row["missed_window_count"]:
+        # A round trip more, for those few whose sources miss windows.
+        for missed in read_source_health(transaction).missed:
+            measures.missed_reasons[missed.reason] += missed.ticks
     measures.idempotency_scope_count += row["idempotency_scope_count"]
     measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
     measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
