@@ -126,7 +126,11 @@ class Project:
         given: dict[str, Any] = {"bucket": BUCKET, "key": key, "name": "answers", "format": "jsonl"} | changes
         with self.environment.database.transaction("demo") as transaction:
             ordered = insert_import(
-                transaction, order=ImportOrder(**given), dedupe_key=f"request {file}", principal="test"
+                transaction,
+                order=ImportOrder(**given),
+                dedupe_key=f"request {file}",
+                principal="test",
+                cause=("route", "datasets.import"),
             )
         assert ordered is not None
         return str(ordered.id)
