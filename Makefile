@@ -75,6 +75,10 @@ fuzz: setup ## fuzz the page walk and the cron grammar (FUZZ_SECONDS=60 each; wh
 			-max_len=65536 -rss_limit_mb=1024 -timeout=10 -artifact_prefix=.local/fuzz/$$name- -print_final_stats=1 -verbosity=0; \
 	done
 
+.PHONY: peers
+peers: setup .local/mlflow/.ready .local/phoenix/.ready ## run the tests against real MLflow and Phoenix servers
+	@.venv/bin/pytest tests/peers
+
 .PHONY: check
 check: setup ## formatter, linter, types, import rules, SQL lint
 	@.venv/bin/ruff format --check .
@@ -92,6 +96,15 @@ check: setup ## formatter, linter, types, import rules, SQL lint
 	@echo "setting up .local/openapi (schemathesis)"
 	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/openapi $(UV) sync --frozen --quiet --project tests/openapi
 	@touch $@
+
+.local/ministack/.ready: $(UV) tests/deploy/uv.lock
+	@echo "setting up .local/ministack"
+	@UV_PROJECT_ENVIRONMENT=$(CURDIR)/.local/ministack $(UV) sync --frozen --quiet --project tests/deploy
+	@touch $@
+
+.PHONY: deploy-test
+deploy-test: build .local/ministack/.ready ## deploy what was built into an emulator (ministack), with a real database
+	@.venv/bin/pytest tests/deploy
 
 .PHONY: pictures
 pictures: setup ## photograph console and report for docs/pictures (needs chromium)
