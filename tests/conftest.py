@@ -116,7 +116,9 @@ class Server:
                     "username": user,
                     "password": password,
                 }
-                client.create_secret(Name=name, SecretString=orjson.dumps(secret).decode())
+                # As RDS writes the one it manages: no host, no port, no database.
+                held = {key: secret[key] for key in ("username", "password")} if name == "admin" else secret
+                client.create_secret(Name=name, SecretString=orjson.dumps(held).decode())
             client.create_secret(Name="admin-key", SecretString="{}")
             settings = MigrationSettings(
                 admin_secret_arn="admin",

@@ -43,7 +43,8 @@ def migrate_database(settings: MigrationSettings) -> dict[str, Any]:
     secrets = Secrets()
     owner = secrets.read(settings.owner_secret_arn)
     app = secrets.read(settings.app_secret_arn)
-    with _connect(secrets.read(settings.admin_secret_arn)) as connection:
+    # A secret that RDS manages holds user name and password only: the rest is the owner's.
+    with _connect(owner | secrets.read(settings.admin_secret_arn)) as connection:
         for role in (owner, app):
             _ensure_role(connection, role["username"], role["password"])
         connection.execute(

@@ -11,7 +11,7 @@ class MigrationSettings(BaseSettings):
     Attributes
     ----------
     admin_secret_arn
-        The database server's master user: JSON host, port, dbname, username, password.
+        The database server's master user: JSON username, password; host, port, dbname where they are not the owner's.
     owner_secret_arn, app_secret_arn
         The two roles' secrets: JSON host, port, dbname, username, password.
     admin_key_secret_arn
