@@ -369,3 +369,40 @@ def test_routine_walks_the_index_of_terminal_rows_and_scans_no_table(
     tables.database.look(f"ANALYZE {table}")
     assert f"using {bare}_terminal on {bare} t" in plan
     assert "Seq Scan" not in plan
+
+
+@pytest.mark.parametrize("table", [table.name for table in OPERATIONAL_TABLES])
+def test_bound_is_found_by_steps_in_the_index_and_counts_need_no_scan(
+    tables: Tables, sweeper: Connection[DictRow], table: str
+) -> None:
+    tables.put(table, days=1000)
+    bare = table.partition(".")[2]
+    tenant = "" if bare == "workers" else "'demo'"
+    tables.database.look(f"ANALYZE {table}")
+    tables.database.look(
+        "UPDATE pg_class SET reltuples = 1e7, relpages = 2e5 WHERE oid = %(table)s::regclass", {"table": table}
+    )
+    asked = {
+        f"{bare}_terminal": f"SELECT t.ended_at, t.id FROM scheduler_app.terminal_{bare}({tenant}) t"
+        " WHERE NOT t.is_guarded ORDER BY t.ended_at DESC, t.id DESC OFFSET 9999 LIMIT 1"
+    }
+    if table in EIGHT:
+        asked[f"{bare}_active"] = (
+            f"SELECT 1 FROM scheduler_app.open_{bare}({tenant}) o WHERE NOT o.is_incomplete LIMIT 10001"
+        )
+    if table in CAN_LACK_THEIR_END:
+        asked[f"{bare}_incomplete"] = (
+            f"SELECT 1 FROM scheduler_app.open_{bare}({tenant}) o WHERE o.is_incomplete LIMIT 10001"
+        )
+    sweeper.execute("BEGIN")
+    sweeper.execute("SELECT scheduler_app.begin_tenant('demo', 5000, 20000)")
+    sweeper.execute("SET LOCAL enable_seqscan = off")
+    for index, statement in asked.items():
+        rows = sweeper.execute(cast("Any", f"EXPLAIN {statement}")).fetchall()
+        plan = "\n".join(row["QUERY PLAN"] for row in rows)
+        assert index in plan, plan
+        assert "Seq Scan" not in plan, plan
+        # In the order of the index: a sort would read every row first.
+        assert "Sort" not in plan, plan
+    sweeper.execute("ROLLBACK")
+    tables.database.look(f"ANALYZE {table}")
