@@ -507,3 +507,12 @@ def test_scope_counts_what_it_holds_through_storing_pruning_and_refusing(
     let_expire(database)
     perform_local_write(app, write_of("new"), cap, insert("new", b"x" * 100))
     assert counted()[0] == 1
+
+
+def test_full_scope_is_named_however_the_answers_come_in(app: Database) -> None:
+    # COMMIT follows in the same packet, and is told only that the pipeline was aborted: at times in a read of its own.
+    cap = IdempotencySettings(max_records=1)
+    perform_local_write(app, write_of(), cap, insert("first"))
+    for number in range(100):
+        with pytest.raises(IdempotencyCapacityError):
+            perform_local_write(app, write_of(f"k{number}"), cap, insert(f"p{number}"))

@@ -172,7 +172,8 @@ class Database:
                 block.__exit__(type(error), error, error.__traceback__)
             self._roll_back(connection)
             if isinstance(error, psycopg.Error):
-                raise _translate(error, is_commit_sent=transaction.is_commit_sent) from error
+                cause = _first_error(error)
+                raise _translate(cause, is_commit_sent=transaction.is_commit_sent) from cause
             raise
         self._used_at = time.monotonic()
         wake_ups = transaction.wake_ups + [WakeUp(**row) for cursor in transaction.woken for row in cursor]
@@ -307,6 +308,13 @@ def connection_string(settings: Settings, read_secret: Callable[[str, bool], dic
 def _has_rows(cursor: Cursor[DictRow]) -> bool:
     # `cursor.description` says it too, and makes an object of every column first.
     return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
+
+
+def _first_error(error: psycopg.Error) -> psycopg.Error:
+    """Return what aborted a pipeline, not what the statements behind it, COMMIT among them, were told of it."""
+    while isinstance(error, psycopg.errors.PipelineAborted) and isinstance(error.__context__, psycopg.Error):
+        error = error.__context__
+    return error
 
 
 def _translate(error: psycopg.Error, *, is_commit_sent: bool) -> Exception:
