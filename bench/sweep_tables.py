@@ -143,13 +143,22 @@ def _sweep(environment: "Environment", newest: datetime, band: int, batches: lis
             batches.append((time.perf_counter() - start) * 1000)
         return row
 
+    ask_all = sweeping._ask_all  # pyright: ignore[reportPrivateUsage] - age alone decides here
+
+    def without_row_budget(given: Any, query: str, params: Any, scope: Any, deadline: Deadline) -> Any:
+        if query == "find_expiry_bound":
+            params = {name: one | {"row_budget": None} for name, one in params.items()}
+        return ask_all(given, query, params, scope, deadline)
+
     sweeping._ask = timed  # pyright: ignore[reportPrivateUsage]
+    sweeping._ask_all = without_row_budget  # pyright: ignore[reportPrivateUsage]
     try:
         start = time.perf_counter()
         sweeping.sweep_scope(environment, sweep, "bench", Deadline(time.monotonic() + 3600))
         seconds = time.perf_counter() - start
     finally:
         sweeping._ask = ask  # pyright: ignore[reportPrivateUsage]
+        sweeping._ask_all = ask_all  # pyright: ignore[reportPrivateUsage]
     if (sweep.deleted, sweep.failed_scope_count) != (BAND, 0):
         raise AssertionError(f"{sweep.deleted} rows deleted instead of {BAND}")
     return seconds
