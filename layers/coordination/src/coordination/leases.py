@@ -41,8 +41,8 @@ class Lease:
     epoch: int
 
 
-def take_lease(database: Database, name: str, seconds: int) -> Lease | None:
-    """Take a lease that is free or expired, in one statement of its own.
+def take_lease(database: Database | Transaction, name: str, seconds: int) -> Lease | None:
+    """Take a lease that is free or expired, in one statement of its own or in a transaction that uses it at once.
 
     Returns
     -------

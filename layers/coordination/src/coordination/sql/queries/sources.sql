@@ -82,6 +82,10 @@ WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
        OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
 LIMIT 1;
 
+-- name: commit_without_waiting
+-- Let this transaction's COMMIT answer before it is on disk: for marks whose loss only repeats a message. No lock.
+SELECT set_config('synchronous_commit', 'off', true);
+
 -- name: claim_due_sources
 -- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
 -- ago and taken up by nobody. Nothing comes back to a pulse that is not the leader any more (lease_*). One indexed query
