@@ -58,8 +58,8 @@ def send_due_sources(environment: Environment, deadline: Deadline) -> int:
 
 @contextmanager
 def _unhurried(environment: Environment) -> Generator[Transaction]:
-    # Marks and this lease need not be on disk when the messages go: a mark that a crash of the server loses is a message
-    # sent twice, a lease that it loses is a second leader, and a pull minds neither.
+    # Marks and this lease need not be on disk when the messages go: a mark that a crash of the server loses is a
+    # message sent twice, a lease that it loses is a second leader, and a pull minds neither.
     with environment.database.transaction(INSTALLATION) as transaction:
         transaction.submit(_QUERIES["commit_without_waiting"])
         yield transaction
