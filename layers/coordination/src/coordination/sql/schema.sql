@@ -82,6 +82,19 @@ GRANT EXECUTE ON FUNCTION scheduler_app.raise_no_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.require_current_tenant() TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.raise_unless_tenant(text) TO evalward_app;
 
+-- For marks whose loss in a crash of the server only repeats a message: this transaction's COMMIT answers before the disk.
+CREATE FUNCTION scheduler_app.commit_without_waiting()
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.commit_without_waiting() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.commit_without_waiting() TO evalward_app;
+
 -- Ledger of applied migrations; made by the migrator before the first one.
 CREATE TABLE coordination.schema_migrations (
     number integer PRIMARY KEY,  -- number of the file

@@ -84,7 +84,7 @@ LIMIT 1;
 
 -- name: commit_without_waiting
 -- Let this transaction's COMMIT answer before it is on disk: for marks whose loss only repeats a message. No lock.
-SELECT set_config('synchronous_commit', 'off', true);
+SELECT scheduler_app.commit_without_waiting();
 
 -- name: claim_due_sources
 -- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
