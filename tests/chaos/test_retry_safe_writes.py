@@ -294,6 +294,7 @@ def test_killed_local_write_happened_wholly_or_not_at_all(
     assert client.look("SELECT id FROM coordination.projects WHERE id = %(name)s", {"name": name}) == [{"id": name}]
 
 
+@pytest.mark.long
 def test_call_that_outlives_the_gateway_is_in_progress_and_then_replayed(
     project: str,
     client: StackClient,

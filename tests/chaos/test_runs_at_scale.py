@@ -141,6 +141,7 @@ def count_done(client: StackClient) -> int:
     return int(row["done"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("environments", [1, 2, 4])
 def test_results_are_those_of_a_plain_loop(
     tmp_path: Path, environments: int, rows: list[dict[str, Any]], expected: list[Row]

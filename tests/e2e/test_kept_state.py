@@ -22,6 +22,7 @@ def state() -> Generator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_datasets_and_their_objects_outlive_the_stack(state: Path) -> None:
     with running_stack(state, is_ephemeral=False, keeps_objects=True) as stack, StackClient(stack) as client:
         assert client.request("POST", "/v1/projects", json={"id": "kept"}).status_code == 201

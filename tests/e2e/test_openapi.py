@@ -72,6 +72,7 @@ def write_parameters(client: StackClient, showcase: Showcase) -> str:
     )
 
 
+@pytest.mark.long
 def test_every_operation_answers_as_documented(client: StackClient, showcase: Showcase, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(write_parameters(client, showcase))
     command = [str(PROGRAM), "--config-file", str(tmp_path / "schemathesis.toml"), "run"]

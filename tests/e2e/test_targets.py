@@ -63,7 +63,7 @@ def test_run_asks_an_endpoint_and_reports_what_that_took(client: StackClient, en
                 return echo(asked)
 
     endpoint.answer = answer
-    endpoint.asked.clear()
+    endpoint.forget()
     run = start(client, "asking", endpoint, trials=2)
     ended = client.wait_for_run("asking", run)
     assert (ended["state"], ended["error"]) == ("succeeded", None)
@@ -82,7 +82,7 @@ def test_killed_workers_ask_again_only_for_what_was_not_written(client: StackCli
     client.expect(201, "POST", "/v1/projects", json={"id": "killed"})
     client.upload("killed", "questions", make_rows(RECORDS))
     endpoint.answer = echo
-    endpoint.asked.clear()
+    endpoint.forget()
     run = start(client, "killed", endpoint)
     path = f"/v1/projects/killed/runs/{run}"
     # What was written at each kill, and how many questions had come by then.
@@ -142,7 +142,7 @@ def test_judge_at_an_endpoint_grades_what_the_target_made(client: StackClient, e
         return Reply({"choices": [{"message": {"content": json.dumps({"reasoning": "so", "grade": grade})}}]})
 
     endpoint.answer = answer
-    endpoint.asked.clear()
+    endpoint.forget()
     params = {
         "provider": "openai",
         "model": "judge-1",

@@ -200,6 +200,7 @@ def read_master_secret(client: StackClient) -> str:
     return str(json.loads(secrets.get_secret_value(SecretId=name)["SecretString"])["key"])
 
 
+@pytest.mark.long
 def test_run_is_exported_to_its_sinks_though_the_exporter_is_killed(client: StackClient, project: str) -> None:
     client.upload(project, "answers", [{**row, "metadata": {"language": "de"}} for row in ROWS])
     prefix = f"exports/{project}/nightly/"

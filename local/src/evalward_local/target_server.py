@@ -110,6 +110,12 @@ class TargetServer:
         """An address to POST to."""
         return f"http://{self.host}/answer"
 
+    def forget(self) -> None:
+        """Begin anew: nothing was asked yet."""
+        with self._lock:
+            self.asked.clear()
+            self._times.clear()
+
     def times_asked(self) -> Counter[str]:
         """Return how often each record was asked for, by `<record>` and, where there is one, `/<trial>`."""
         with self._lock:

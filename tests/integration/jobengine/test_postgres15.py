@@ -14,6 +14,7 @@ BINARIES = Path("/usr/lib/postgresql/15/bin")
 TESTS = ("tests/integration/jobengine/test_routines.py", "tests/integration/schema_migration/test_adoption.py")
 
 
+@pytest.mark.long
 @pytest.mark.postgres15
 def test_routines_and_adoption_hold_on_postgresql_15() -> None:
     if not (BINARIES / "postgres").exists():

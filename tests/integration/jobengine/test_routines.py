@@ -401,7 +401,8 @@ def test_bound_is_found_by_steps_in_the_index_and_counts_need_no_scan(
         rows = sweeper.execute(cast("Any", f"EXPLAIN {statement}")).fetchall()
         plan = "\n".join(row["QUERY PLAN"] for row in rows)
         assert index in plan, plan
-        assert "Seq Scan" not in plan, plan
+        # Leases are as many as there is work at this moment: they may be read whole.
+        assert f"Seq Scan on {bare} " not in plan, plan
         # In the order of the index: a sort would read every row first.
         assert "Sort" not in plan, plan
     sweeper.execute("ROLLBACK")

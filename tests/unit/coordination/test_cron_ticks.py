@@ -150,6 +150,7 @@ def test_the_calendar_ends_without_an_error() -> None:
     assert ticks_of("0 0 31 12 *").last_until(at("0001-01-01T00:00:00")) is None
 
 
+@pytest.mark.long
 def test_ten_thousand_starts_leave_nothing_behind() -> None:
     ticks = ticks_of("*/7 3 * * MON")
     starts = [at("2024-01-01") + timedelta(minutes=37 * number) for number in range(10_000)]
