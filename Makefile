@@ -59,9 +59,14 @@ build: setup .local/sam/.ready ## sam build of template.yaml, bytecode, sizes (A
 
 .PHONY: test
 test: setup .local/openapi/.ready ## run the tests: unit, integration, contract, artifact, e2e, chaos
-	@left=; for program in pgbouncer chromium; do PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || { \
+	@echo "the tests marked long are LEFT OUT (make test-long)"; left="not long"; \
+	for program in pgbouncer chromium; do PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || { \
 		echo "$$program is not installed: the tests marked so are LEFT OUT (apt-get install $$program)"; left="$$left and not $$program"; }; done; \
-	.venv/bin/pytest -m "$${left# and }"
+	.venv/bin/pytest -n 2 --dist loadfile -m "$$left"
+
+.PHONY: test-long
+test-long: setup .local/openapi/.ready ## run the tests that take a quarter of a minute and more each
+	@.venv/bin/pytest -m long
 
 .PHONY: chaos
 chaos: setup ## the tests of crashes in their long form: runs of 100,000 records (RECORDS=..., SEED=...)
