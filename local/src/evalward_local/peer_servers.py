@@ -1,6 +1,5 @@
 """Real servers of MLflow and Phoenix, each in an environment of its own (`make peers` sets them up)."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Generator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from evalward_local.children import Children, plain_environment
+from evalward_local.listener import find_free_ports
 
 ENVIRONMENTS = Path(__file__).resolve().parents[3] / ".local"
 _START_PATIENCE_SECONDS = 180.0
@@ -47,7 +47,7 @@ def has_environment(name: str) -> bool:
 @contextmanager
 def run_mlflow(folder: Path) -> Generator[PeerServer]:
     """Run an MLflow server over SQLite while the block runs."""
-    port = _find_port()
+    (port,) = find_free_ports(1)
     command = [
         *(str(ENVIRONMENTS / "mlflow/bin/python"), "-m", "mlflow", "server", "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
@@ -66,11 +66,11 @@ def run_mlflow(folder: Path) -> Generator[PeerServer]:
 @contextmanager
 def run_phoenix(folder: Path) -> Generator[PeerServer]:
     """Run a Phoenix server over SQLite while the block runs; it is kept from calling anybody."""
-    port = _find_port()
+    port, grpc_port = find_free_ports(2)
     settings = {
         "PHOENIX_HOST": "127.0.0.1",
         "PHOENIX_PORT": str(port),
-        "PHOENIX_GRPC_PORT": str(_find_port()),
+        "PHOENIX_GRPC_PORT": str(grpc_port),
         "PHOENIX_WORKING_DIR": str(folder),
         "PHOENIX_TELEMETRY_ENABLED": "false",
         "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
@@ -115,9 +115,3 @@ def _wait(name: str, process: subprocess.Popen[bytes], url: str, log: Path) -> N
             pass
         time.sleep(_POLL_SECONDS)
     raise RuntimeError(f"{name} did not start:\n{log.read_text(errors='replace')[-4000:]}")
-
-
-def _find_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

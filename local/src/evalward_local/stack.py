@@ -43,7 +43,6 @@ DATABASE_NAME = "evalward"
 _AWS_SERVICES = "evalward_local.aws_services"
 _DATABASE_PARAMETERS = ("DatabaseAdminSecretArn", "DatabaseHost", "DatabasePort", "DatabaseName")
 _HEALTH_PATIENCE_SECONDS = 30.0
-_OBJECTS_PATIENCE_SECONDS = 20.0
 _HEALTH_POLL_SECONDS = 0.05
 
 
@@ -239,17 +238,8 @@ class Stack:
         if not self._options.keeps_objects:
             return AwsClients(endpoint_url)
         kept = start_kept_objects(self._options.state_folder / "objects", self._logs / "objects.log", self._children)
-        self._cleanup.callback(self._stop_objects, kept.process)
+        self._cleanup.callback(kept.stop)
         return AwsClients(endpoint_url, kept.endpoint_url)
-
-    def _stop_objects(self, process: subprocess.Popen[bytes]) -> None:
-        # It writes its index down at the end.
-        process.terminate()
-        try:
-            process.wait(_OBJECTS_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill(process)
-        self._children.forget(process.pid)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()

@@ -18,8 +18,8 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 def objects(strict_s3: str, monkeypatch: pytest.MonkeyPatch) -> Objects:
     """Return the port as the functions have it, but for the address."""
     for name, value in {
-        "AWS_ACCESS_KEY_ID": "testkey",
-        "AWS_SECRET_ACCESS_KEY": "testsecret",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_ENDPOINT_URL": strict_s3,
     }.items():
         monkeypatch.setenv(name, value)
