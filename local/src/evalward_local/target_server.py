@@ -4,9 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
+from typing import Any
+
+from evalward_local.loopback_endpoint import LoopbackEndpoint, send_answer
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ def echo(asked: Asked) -> Reply:
     return Reply({"output": output, "usage": {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}})
 
 
-class TargetServer:
-    """Listens on a port of 127.0.0.1 as long as the block runs.
+class TargetServer(LoopbackEndpoint):
+    """Keeps what it is asked; listens as long as the block runs.
 
     Attributes
     ----------
@@ -68,42 +70,13 @@ class TargetServer:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self.answer: Callable[[Asked], Reply | None] = echo
         self._at_once = 0
         self._times: Counter[bytes] = Counter()
         self._lock = Lock()
-        self._ended = Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer._serve(self)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        """Return the server."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Stop listening; whoever hangs is let go."""
-        self._ended.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def host(self) -> str:
-        """Host and port, as an allow-list names them."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:
@@ -122,11 +95,10 @@ class TargetServer:
             bodies = [one.body for one in self.asked]
         return Counter(f"{body['record']}/{body['trial']}" if "trial" in body else body["record"] for body in bodies)
 
-    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
-        content = handler.rfile.read(int(handler.headers["content-length"]))
+    def serve(self, handler: BaseHTTPRequestHandler, headers: dict[str, str], content: bytes) -> None:
+        """Keep the question and answer it, or hold it until the end."""
         with self._lock:
             self._times[content] += 1
-            headers = {name.lower(): value for name, value in handler.headers.items()}
             asked = Asked(handler.path, headers, json.loads(content), self._times[content])
             self.asked.append(asked)
             self._at_once += 1
@@ -137,16 +109,7 @@ class TargetServer:
             with self._lock:
                 self._at_once -= 1
         if reply is None:
-            self._ended.wait()
+            self._is_closing.wait()
             return
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-        try:
-            handler.send_response(reply.status)
-            for name, value in reply.headers.items():
-                handler.send_header(name, value)
-            handler.send_header("content-length", str(len(body)))
-            handler.end_headers()
-            handler.wfile.write(body)
-        except ConnectionError:
-            # Whoever asked has been killed, or has had enough.
-            return
+        send_answer(handler, reply.status, dict(reply.headers), body)
