@@ -9,6 +9,7 @@ from collections.abc import Generator
 import pytest
 from coordination.ports.http_calls import HttpCalls, OutgoingFailedError
 
+BODY = b"{}"
 ANSWER = b"HTTP/1.1 200 OK\r\nx-one: 1\r\n\r\nbody"
 
 
@@ -20,7 +21,10 @@ def trickling_server(at_once: bytes, forever: bytes) -> Generator[int]:
     def serve() -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.recv(65536)
+            request = b""
+            # To its end, body and all: a socket that is closed with something unread resets the connection.
+            while not request.endswith(BODY):
+                request += connection.recv(65536)
             connection.sendall(at_once)
             while forever and not gone.wait(0.02):
                 connection.sendall(forever)
@@ -49,7 +53,7 @@ def test_call_ends_in_time_though_every_read_brings_a_byte(at_once: bytes, forev
         calls = HttpCalls({"*": [f"127.0.0.1:{port}"]})
         started = time.monotonic()
         with pytest.raises(OutgoingFailedError, match="to the end within"):
-            calls.post("demo", f"http://127.0.0.1:{port}/", b"{}", {}, timeout_seconds=0.5, max_bytes=1000)
+            calls.post("demo", f"http://127.0.0.1:{port}/", BODY, {}, timeout_seconds=0.5, max_bytes=1000)
         # Far below what the server would take, far above what the call may.
         assert time.monotonic() - started < 5
 
@@ -57,5 +61,5 @@ def test_call_ends_in_time_though_every_read_brings_a_byte(at_once: bytes, forev
 def test_answer_in_time_is_read_to_its_end() -> None:
     with trickling_server(ANSWER, b"") as port:
         calls = HttpCalls({"*": [f"127.0.0.1:{port}"]})
-        answer = calls.post("demo", f"http://127.0.0.1:{port}/", b"{}", {}, timeout_seconds=5, max_bytes=1000)
+        answer = calls.post("demo", f"http://127.0.0.1:{port}/", BODY, {}, timeout_seconds=5, max_bytes=1000)
     assert (answer.status, answer.body, answer.headers["x-one"]) == (200, b"body", "1")
