@@ -333,6 +333,21 @@ def test_window_that_was_missed_within_the_day_is_told(examine: Examine, tables:
     assert check["evidence"]["missed_ticks_by_reason"] == {"not_begun": 1}
 
 
+def test_missed_window_that_is_a_day_long_is_told(examine: Examine, tables: Tables) -> None:
+    tables.put("scheduler.runs", days=1)
+    tables.database.look("""
+        INSERT INTO evals.sources (tenant_id, id, config, config_sha256) VALUES ('demo', 's', '{}', repeat('a', 64));
+        INSERT INTO evals.source_windows (tenant_id, source_id, tick_at, window_start, window_end, ticks, state)
+        VALUES ('demo', 's', now() - interval '2 h', now() - interval '26 h', now() - interval '2 h', 1,
+                'missed_deadline'),
+               ('demo', 's', now() - interval '3 h', now() - interval '75 h', now() - interval '3 h', 3,
+                'missed_overlap')""")
+    check = examine("doctor.pipeline.sources.cursor-lag")
+    assert check["status"] == "unhealthy"
+    assert (check["evidence"]["sources_with_missed_windows"], check["evidence"]["missed_windows"]) == (1, 2)
+    assert check["evidence"]["missed_ticks_by_reason"] == {"not_begun": 1, "overlap": 3}
+
+
 def test_idempotency_scope_that_is_nearly_full_is_told(
     make_environments: Callable[..., Environment], open_api: Callable[[Environment], Api]
 ) -> None:

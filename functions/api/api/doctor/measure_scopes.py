@@ -9,15 +9,16 @@ from coordination.database import INSTALLATION, Transaction
 from coordination.environment import Environment
 from coordination.jobengine.registry import MEASURED_TABLES, OperationalTable
 from coordination.queries import load_queries
-from coordination.source_health import read_source_health
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
 _QUERIES = load_queries("jobengine")
+_SOURCES = load_queries("sources")
 _PAGE_SIZE = 200
 # Of the request's time: a doctor that does not answer helps nobody.
 _SPARE_SECONDS = 9.0
 _STUCK_SECONDS = 15 * 60
+_MISSED_SECONDS = 86_400
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -54,7 +55,7 @@ class Measures:
     stuck_dispatches
         Runs of projects that are not paused which nobody took up for 15 minutes.
     source_count, late_source_count, missed_window_count
-        Sources in use; those whose windows of the last day include missed ones; these windows.
+        Sources in use; those that missed ticks of the last day; entries of their ledgers that say so.
     missed_reasons
         Missed ticks of the last day by reason.
     idempotency_scope_count, fullest_records, fullest_bytes
@@ -114,6 +115,9 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
         _QUERIES["measure_pipeline"],
         {"tenant": transaction.tenant, "stuck_seconds": _STUCK_SECONDS, "row_cap": measures.row_cap},
     )
+    missed = transaction.submit(
+        _SOURCES["count_missed_reasons"], {"tenant": transaction.tenant, "period_seconds": _MISSED_SECONDS}
+    )
     for name, cursor in asked:
         row, table = _read(cursor), measures.tables[name]
         table.eligible_maximum = max(table.eligible_maximum, row["eligible"])
@@ -123,15 +127,15 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
     row = _read(pipeline)
     measures.stuck_dispatches += row["stuck_dispatches"]
     measures.source_count += row["source_count"]
-    measures.late_source_count += row["late_source_count"]
-    measures.missed_window_count += row["missed_window_count"]
-    if row["missed_window_count"]:
-        # A round trip more, for those few whose sources miss windows.
-        for missed in read_source_health(transaction).missed:
-            measures.missed_reasons[missed.reason] += missed.ticks
     measures.idempotency_scope_count += row["idempotency_scope_count"]
     measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
     measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
+    late: set[str] = set()
+    for row in missed:
+        late.add(row["source_id"])
+        measures.missed_window_count += row["windows"]
+        measures.missed_reasons[row["reason"]] += row["ticks"]
+    measures.late_source_count += len(late)
 
 
 def _ask(

@@ -148,23 +148,14 @@ SELECT (SELECT count(*) FROM (
               AND q.queued_at < clock_timestamp() - make_interval(secs => %(stuck_seconds)s::integer)
               AND NOT EXISTS (SELECT 1 FROM coordination.projects p WHERE p.id = %(tenant)s::text AND p.paused)
             LIMIT %(row_cap)s::integer) AS stuck)::integer AS stuck_dispatches,
-       s.source_count, s.late_source_count, s.missed_window_count,
-       i.idempotency_scope_count, i.fullest_records, i.fullest_bytes
-FROM (SELECT count(*)::integer AS source_count, count(*) FILTER (WHERE w.missed > 0)::integer AS late_source_count,
-             coalesce(sum(w.missed), 0)::integer AS missed_window_count
-      FROM scheduler.schedules d
-      CROSS JOIN LATERAL (
-          SELECT count(*) AS missed FROM evals.source_windows x
-          WHERE x.tenant_id = d.tenant_id AND x.source_id = d.id
-            AND x.window_start > clock_timestamp() - interval '1 day' AND x.state IN ('missed_deadline', 'missed_overlap')
-      ) AS w
-      WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL) AS s,
-     (SELECT count(*)::integer AS idempotency_scope_count, coalesce(max(c.records), 0)::integer AS fullest_records,
-             coalesce(max(c.bytes), 0)::bigint AS fullest_bytes
-      FROM (SELECT count(*) AS records, sum(r.stored_bytes) AS bytes
-            FROM coordination.idempotency_records r
-            WHERE r.tenant_id = %(tenant)s::text AND r.expires_at > clock_timestamp()
-            GROUP BY r.principal) AS c) AS i;
+       (SELECT count(*) FROM scheduler.schedules d
+        WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL)::integer AS source_count,
+       count(*)::integer AS idempotency_scope_count, coalesce(max(c.records), 0)::integer AS fullest_records,
+       coalesce(max(c.bytes), 0)::bigint AS fullest_bytes
+FROM (SELECT count(*) AS records, sum(r.stored_bytes) AS bytes
+      FROM coordination.idempotency_records r
+      WHERE r.tenant_id = %(tenant)s::text AND r.expires_at > clock_timestamp()
+      GROUP BY r.principal) AS c;
 
 -- name: measure_late_ticks
 -- Ticks of sources that are due for late_seconds (> 0) and not decided. No lock.
