@@ -4,7 +4,7 @@ from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from coordination.ports.remote_calls import CallFailedError
+from coordination.ports.remote_calls import CallFailedError, make_config
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -19,22 +19,13 @@ _PASSING = frozenset(
         "TooManyRequestsException",
     }
 )
-_CONNECTIONS = 100
 
 
 @lru_cache(maxsize=8)
 def _make_client(timeout_seconds: float) -> "LambdaClient":
     import boto3
-    from botocore.config import Config
 
-    # Whoever calls repeats the call himself, and knows until when.
-    config = Config(
-        connect_timeout=min(timeout_seconds, 10),
-        read_timeout=timeout_seconds,
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=_CONNECTIONS,
-    )
-    return boto3.client("lambda", config=config)
+    return boto3.client("lambda", config=make_config(timeout_seconds))
 
 
 class Functions:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coordination.ports.remote_calls import CallFailedError
+from coordination.ports.remote_calls import CallFailedError, make_config
 
 _PASSING = frozenset(
     {
@@ -17,7 +17,6 @@ _PASSING = frozenset(
         "ThrottlingException",
     }
 )
-_CONNECTIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +42,9 @@ class ModelAnswer:
 @lru_cache(maxsize=8)
 def _make_client(timeout_seconds: float) -> Any:
     import boto3
-    from botocore.config import Config
 
-    # Whoever calls repeats the call himself, and knows until when.
-    config = Config(
-        connect_timeout=min(timeout_seconds, 10),
-        read_timeout=timeout_seconds,
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=_CONNECTIONS,
-    )
     make: Any = boto3.client
-    return make("bedrock-runtime", config=config)
+    return make("bedrock-runtime", config=make_config(timeout_seconds))
 
 
 class LanguageModels:
