@@ -30,13 +30,6 @@ SELECT m.expired, extract(epoch FROM clock_timestamp() - m.oldest_at)::double pr
 FROM scheduler_app.measure_expired(
     %(table_name)s::text, %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(row_cap)s::integer) AS m;
 
--- name: measure_table
--- Counts of a table, each at most row_cap (rows, >= 1). before_*: the place before which rows go; tenant: NULL for the
--- global table. No lock.
-SELECT m.eligible, m.expired, m.protected, m.incomplete
-FROM scheduler_app.measure_table(
-    %(table_name)s::text, %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(row_cap)s::integer) AS m;
-
 -- name: expire_jobs
 -- Delete one batch of ended rows between two places (age, id), oldest first, and archive their outcomes. batch: rows, >= 1. Locks:
 -- the rows, skipping locked ones.
