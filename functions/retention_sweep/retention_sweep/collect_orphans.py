@@ -11,7 +11,7 @@ from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
 
 from retention_sweep.collect_snapshots import collect_snapshots
-from retention_sweep.projects import iterate_projects
+from retention_sweep.projects import iterate_projects_until
 
 logger = Logger(child=True)
 
@@ -34,7 +34,7 @@ def collect_orphans(environment: Environment, deadline: Deadline) -> dict[str, i
         `orphans` found and `failed` projects, which the next pass looks at again.
     """
     counts = {"orphans": 0, "failed": 0}
-    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+    for row in iterate_projects_until(environment.database, deadline, _SPARE_SECONDS):
         project: str = row["id"]
         try:
             counts["orphans"] += _collect(environment, project, deadline)

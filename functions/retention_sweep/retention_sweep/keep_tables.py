@@ -9,11 +9,11 @@ from coordination.clock import Deadline
 from coordination.database import INSTALLATION
 from coordination.environment import Environment
 from coordination.leases import Lease, drop_lease, end_lease, require_lease, take_lease
+from coordination.projects import iterate_projects
 from coordination.queries import load_queries
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from retention_sweep.projects import iterate_projects
 from retention_sweep.sweep_scope import SPARE_SECONDS, Sweep, sweep_scope
 
 logger = Logger(child=True)
@@ -79,7 +79,7 @@ def _find_due_sweep(environment: Environment) -> DictRow | None:
 def _sweep_scopes(environment: Environment, deadline: Deadline, due: DictRow) -> Sweep:
     sweep = Sweep(due["now"])
     after: str = due["stopped_after"] or ""
-    for scope in _list_scopes(environment, deadline):
+    for scope in _list_scopes(environment):
         # The global scope is first and costs little: it is swept in every pass.
         if scope is not None and scope <= after:
             continue
@@ -92,14 +92,14 @@ def _sweep_scopes(environment: Environment, deadline: Deadline, due: DictRow) ->
     return sweep
 
 
-def _list_scopes(environment: Environment, deadline: Deadline) -> Iterator[str | None]:
+def _list_scopes(environment: Environment) -> Iterator[str | None]:
     """Yield the global scope, then all configured tenants and projects by their ids.
 
     Every tenant of pack metadata, storage events and the outbox is a project: nothing writes there for another, and an
     adopted database's are made projects when it is adopted.
     """
     yield None
-    projects = [row["id"] for row in iterate_projects(environment.database, deadline, SPARE_SECONDS)]
+    projects = [row["id"] for row in iterate_projects(environment.database)]
     yield from sorted({*environment.settings.jobengine.retention.tenants, *projects})
 
 

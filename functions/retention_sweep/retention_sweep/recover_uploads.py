@@ -11,7 +11,7 @@ from coordination.leases import Lease, LeaseLostError, drop_lease, end_lease, re
 from coordination.queries import load_queries
 from coordination.uploads import upload_lease_name
 
-from retention_sweep.projects import iterate_projects
+from retention_sweep.projects import iterate_projects_until
 
 logger = Logger(child=True)
 
@@ -35,7 +35,7 @@ def recover_uploads(environment: Environment, deadline: Deadline) -> dict[str, i
         `released` reservations and `failed` projects, which the next pass looks at again.
     """
     counts = {"released": 0, "failed": 0}
-    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+    for row in iterate_projects_until(environment.database, deadline, _SPARE_SECONDS):
         project: str = row["id"]
         try:
             counts["released"] += _recover_project(environment, project, deadline)

@@ -13,7 +13,7 @@ from coordination.queries import load_queries
 from coordination.retention import choose_retention_seconds
 from coordination.run_deletion import KEEP_LABEL, delete_locked_run, lock_run
 
-from retention_sweep.projects import iterate_projects
+from retention_sweep.projects import iterate_projects_until
 
 logger = Logger(child=True)
 
@@ -80,7 +80,7 @@ def _list_walks(environment: Environment, deadline: Deadline, counts: dict[str, 
     """Find the projects whose runs expire; forget old deletions of every project on the way."""
     settings = environment.settings.runs
     walks: list[_Walk] = []
-    for row in iterate_projects(environment.database, deadline, _SPARE_SECONDS):
+    for row in iterate_projects_until(environment.database, deadline, _SPARE_SECONDS):
         counts["projects"] += 1
         try:
             retention_seconds = choose_retention_seconds(

@@ -1,20 +1,19 @@
 """One walk through all scopes for every check that needs one, each scope in one round trip."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from coordination.clock import Deadline
 from coordination.database import INSTALLATION, Transaction
 from coordination.environment import Environment
 from coordination.jobengine.registry import MEASURED_TABLES, OperationalTable
+from coordination.projects import iterate_projects
 from coordination.queries import load_queries
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
 _QUERIES = load_queries("jobengine")
 _SOURCES = load_queries("sources")
-_PAGE_SIZE = 200
 # Of the request's time: a doctor that does not answer helps nobody.
 _SPARE_SECONDS = 9.0
 _STUCK_SECONDS = 15 * 60
@@ -84,7 +83,7 @@ def measure_scopes(environment: Environment, deadline: Deadline) -> Measures:
     """
     retention = environment.settings.jobengine.retention
     measures = Measures(retention.maximum_terminal_rows_per_scope + 1)
-    scopes = sorted({*retention.tenants, *_list_projects(environment)})
+    scopes = sorted({*retention.tenants, *(row["id"] for row in iterate_projects(environment.database))})
     measures.scope_count = 1 + len(scopes)
     for scope in (None, *scopes):
         if deadline.remaining_seconds() < _SPARE_SECONDS:
@@ -93,18 +92,6 @@ def measure_scopes(environment: Environment, deadline: Deadline) -> Measures:
             _measure_scope(environment, transaction, scope, measures)
         measures.measured_scope_count += 1
     return measures
-
-
-def _list_projects(environment: Environment) -> Iterator[str]:
-    after: str | None = None
-    while True:
-        page = environment.database.fetch_all(
-            load_queries("projects")["list_projects"], {"visible": None, "after": after, "limit": _PAGE_SIZE}
-        )
-        yield from (row["id"] for row in page)
-        if len(page) < _PAGE_SIZE:
-            return
-        after = page[-1]["id"]
 
 
 def _measure_scope(environment: Environment, transaction: Transaction, scope: str | None, measures: Measures) -> None:
