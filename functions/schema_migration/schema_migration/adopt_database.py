@@ -1,6 +1,6 @@
 """Adopt an existing JobEngine database: its tables stay when they carry our columns, else nothing is touched."""
 
-from typing import Any, LiteralString, cast
+from typing import LiteralString, cast
 
 import psycopg
 from coordination.migrations import list_migrations
@@ -108,5 +108,5 @@ def _rehearse(connection: Connection[DictRow]) -> list[str]:
 
 
 def _has_schema(connection: Connection[DictRow], name: str) -> bool:
-    found: Any = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL AS is_there", (name,)).fetchone()
-    return bool(found["is_there"])
+    found = connection.execute(_QUERIES["has_schema"], {"name": name}).fetchone()
+    return bool(found and found["has_schema"])

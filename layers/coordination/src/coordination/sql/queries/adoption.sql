@@ -11,6 +11,10 @@ ORDER BY 1, 2;
 -- Whether a ledger of migrations is there. By the owner. No lock.
 SELECT to_regclass('coordination.schema_migrations') IS NOT NULL AS has_ledger;
 
+-- name: has_schema
+-- Whether a schema is there. By the owner. No lock.
+SELECT to_regnamespace(%(name)s::text) IS NOT NULL AS has_schema;
+
 -- name: list_lacking_columns
 -- What tables in one set of schemas lack that those of the same name in another have, and what they have beside them that
 -- a row of ours could not fill. suffix: of the schemas that are there already. By the owner. No lock.
@@ -65,9 +69,8 @@ ORDER BY 1;
 
 -- name: list_completions
 -- Statements that give adopted tables what ours have beside columns: defaults, NOT NULL, keys and checks, and foreign keys
--- to tables that are there too; and that take away
--- policies, which would let rows through beside ours. suffix: of the schemas that are there already. By the owner. No
--- lock.
+-- to tables that are there too; and that take away policies, which would let rows through beside ours. suffix: of the
+-- schemas that are there already. By the owner. No lock.
 WITH tables AS (
     SELECT o.oid AS ours, e.oid AS existing, format('%%I.%%I', n.nspname, o.relname) AS name
     FROM pg_catalog.pg_class o
