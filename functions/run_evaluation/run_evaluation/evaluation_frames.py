@@ -78,10 +78,11 @@ class FrameReader:
 
 
 def _read_settings(line: bytes) -> tuple[EvaluationSettings, list[EvaluatorConfig]]:
+    frame = _parse(0, line)
     try:
-        settings = EvaluationSettings.model_validate_json(orjson.dumps(_parse(0, line)))
+        settings = EvaluationSettings.model_validate_json(orjson.dumps(frame))
     except ValidationError as error:
-        faults = [Fault(f"/0{fault.pointer}", fault.message) for fault in read_faults(error)]
+        faults = [Fault(f"/0{fault.pointer}", fault.message) for fault in read_faults(error, frame)]
         raise InvalidRequestError.at(faults) from error
     evaluators, faults = check_evaluators(settings.evaluators, "/0/evaluators")
     faults += [

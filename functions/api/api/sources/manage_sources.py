@@ -110,10 +110,11 @@ def update_source(transaction: Transaction, source_id: str, update: UpdateSource
     """
     lock_source(transaction, source_id)
     row = find_source_row(transaction, source_id)
+    wanted = to_fields(row) | update.model_dump(mode="json")
     try:
-        fields = SourceFields.model_validate(to_fields(row) | update.model_dump(mode="json"))
+        fields = SourceFields.model_validate(wanted)
     except ValidationError as error:
-        raise InvalidRequestError.at(read_faults(error)) from error
+        raise InvalidRequestError.at(read_faults(error, wanted)) from error
     config = make_config(fields, settings, transaction.tenant)
     sets = parse_cron(fields.schedule.cron)
     is_restarted = sets != read_ticks(row).sets or fields.paused != row["paused"]

@@ -52,15 +52,19 @@ def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
     InvalidRequestError
         One is unknown, stands twice, or has a value that is not allowed.
     """
+    fields = request.query_fields()
     try:
-        return model.model_validate(request.query_fields())
+        return model.model_validate(fields)
     except ValidationError as error:
-        faults = [Fault(fault.pointer, f"query parameter: {fault.message}") for fault in read_faults(error)]
+        faults = [Fault(fault.pointer, f"query parameter: {fault.message}") for fault in read_faults(error, fields)]
         raise InvalidRequestError.at(faults) from error
 
 
-def read_faults(error: ValidationError, value: Any = None) -> list[Fault]:
-    """Turn pydantic's errors in a JSON value into pointers and messages; values, maybe secret, are not repeated."""
+def read_faults(error: ValidationError, value: Any) -> list[Fault]:
+    """Turn pydantic's errors in a JSON value into pointers and messages; values, maybe secret, are not repeated.
+
+    The value is the one that was validated: it tells which parts of pydantic's places stand in it.
+    """
     details = error.errors(include_url=False, include_context=True, include_input=False)
     return [Fault(json_pointer(_place(detail["loc"], value)), _explain(detail)) for detail in details[:_MAX_FAULTS]]
 
