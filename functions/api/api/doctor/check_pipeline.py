@@ -28,6 +28,7 @@ def check_sources(environment: Environment, measures: Measures) -> Check:
         "Sources decide their ticks when they are due.",
         {
             "source_count": measures.source_count,
+            "sources_behind": measures.behind_source_count,
             "late_tick_count": late["late_count"],
             "oldest_late_seconds": late["oldest_seconds"],
             "late_after_seconds": _LATE_SECONDS,

@@ -9,15 +9,14 @@ from coordination.environment import Environment
 from coordination.jobengine.registry import MEASURED_TABLES, OperationalTable
 from coordination.projects import iterate_projects
 from coordination.queries import load_queries
+from coordination.source_health import read_source_health
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
 _QUERIES = load_queries("jobengine")
-_SOURCES = load_queries("sources")
 # Of the request's time: a doctor that does not answer helps nobody.
 _SPARE_SECONDS = 9.0
 _STUCK_SECONDS = 15 * 60
-_MISSED_SECONDS = 86_400
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -55,6 +54,8 @@ class Measures:
         Runs of projects that are not paused which nobody took up for 15 minutes.
     source_count, late_source_count, missed_window_count
         Sources in use; those that missed ticks of the last day; entries of their ledgers that say so.
+    behind_source_count
+        Sources with a window that waits to be read longer than it should.
     missed_reasons
         Missed ticks of the last day by reason.
     idempotency_scope_count, fullest_records, fullest_bytes
@@ -67,6 +68,7 @@ class Measures:
     tables: dict[str, TableMeasure] = field(default_factory=lambda: {name: TableMeasure() for name in MEASURED_TABLES})
     stuck_dispatches: int = 0
     source_count: int = 0
+    behind_source_count: int = 0
     late_source_count: int = 0
     missed_window_count: int = 0
     missed_reasons: Counter[str] = field(default_factory=Counter[str])
@@ -102,9 +104,8 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
         _QUERIES["measure_pipeline"],
         {"tenant": transaction.tenant, "stuck_seconds": _STUCK_SECONDS, "row_cap": measures.row_cap},
     )
-    missed = transaction.submit(
-        _SOURCES["count_missed_reasons"], {"tenant": transaction.tenant, "period_seconds": _MISSED_SECONDS}
-    )
+    # The last to ask and the first to wait: all that was submitted comes back with it.
+    health = read_source_health(transaction)
     for name, cursor in asked:
         row, table = _read(cursor), measures.tables[name]
         table.eligible_maximum = max(table.eligible_maximum, row["eligible"])
@@ -117,12 +118,11 @@ def _measure_scope(environment: Environment, transaction: Transaction, scope: st
     measures.idempotency_scope_count += row["idempotency_scope_count"]
     measures.fullest_records = max(measures.fullest_records, row["fullest_records"])
     measures.fullest_bytes = max(measures.fullest_bytes, row["fullest_bytes"])
-    late: set[str] = set()
-    for row in missed:
-        late.add(row["source_id"])
-        measures.missed_window_count += row["windows"]
-        measures.missed_reasons[row["reason"]] += row["ticks"]
-    measures.late_source_count += len(late)
+    measures.behind_source_count += health.behind
+    measures.late_source_count += len({missed.source_id for missed in health.missed})
+    for missed in health.missed:
+        measures.missed_window_count += missed.windows
+        measures.missed_reasons[missed.reason] += missed.ticks
 
 
 def _ask(

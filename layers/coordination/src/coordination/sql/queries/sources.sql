@@ -357,6 +357,39 @@ WHERE t.tenant_id = %(tenant)s::text AND t.schedule_id = %(id)s::text
 ORDER BY t.created_at DESC, t.id DESC
 LIMIT 1;
 
+-- name: measure_source_lag
+-- How far the sources of a project are behind: active ones, those behind, and the one that is most. A source is behind
+-- while a window of it is being tried after its settle time, or when nobody has looked at it for patience_seconds (> 0)
+-- since its time came. worst_*: NULL when none is behind. No lock.
+WITH looked_at AS (
+    SELECT s.id, o.error_code, o.trace_id,
+           extract(epoch FROM clock_timestamp() - least(
+               o.tick_at + make_interval(secs => (s.config ->> 'settle_seconds')::integer),
+               CASE WHEN w.due_at <= clock_timestamp() - make_interval(secs => %(patience_seconds)s::integer)
+                    THEN w.due_at END)) AS lag_seconds
+    FROM scheduler.schedules d
+    JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
+    LEFT JOIN coordination.wake_ups w ON w.project = d.tenant_id AND w.kind = 'source_tick' AND w.ref_id = d.id
+    LEFT JOIN LATERAL (
+        SELECT x.tick_at, x.error_code, x.trace_id
+        FROM evals.source_windows x
+        WHERE x.tenant_id = d.tenant_id AND x.source_id = d.id AND x.state = 'working'
+        ORDER BY x.tick_at
+        LIMIT 1) o ON true
+    WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL AND NOT d.paused
+), worst AS (
+    SELECT l.id, l.error_code, l.trace_id, l.lag_seconds
+    FROM looked_at l
+    WHERE l.lag_seconds > 0
+    ORDER BY l.lag_seconds DESC, l.id
+    LIMIT 1
+)
+SELECT (SELECT count(*) FROM looked_at) AS active, (SELECT count(*) FROM looked_at l WHERE l.lag_seconds > 0) AS behind,
+       worst.id AS worst_source, worst.lag_seconds::double precision AS worst_lag_seconds,
+       worst.error_code AS worst_error_code, worst.trace_id AS worst_trace_id
+FROM (VALUES (1)) AS one (n)
+LEFT JOIN worst ON true;
+
 -- name: count_missed_reasons
 -- What a project's sources in use missed in the last period_seconds, by source and reason: why the last attempt failed,
 -- `overlap` when a run was in the way, `not_begun` when there was no attempt. windows: entries of the ledger, one for a
