@@ -14,6 +14,7 @@ from uuid import UUID
 
 from aws_lambda_powertools import Logger
 from coordination.clock import Deadline
+from coordination.database import Transaction
 from coordination.environment import Environment
 from coordination.leases import Lease, release_lease, renew_lease, require_lease
 from coordination.queries import load_queries
@@ -23,7 +24,8 @@ from records.record import read_records
 
 from run_evaluation.patient_calls import SPARE_SECONDS, PatientCalls, UnfinishedError
 from run_evaluation.shard_means import ShardMeans, open_means
-from run_evaluation.shard_progress import RunEndedError, add_to_run, write_results
+from run_evaluation.shard_progress import RunEndedError, RunProgress, add_to_run, write_results
+from run_evaluation.shard_scores import ShardScores
 from run_evaluation.trial_work import TrialWork, list_missing_work, store_outputs, to_scores
 
 logger = Logger(child=True)
@@ -215,11 +217,8 @@ class _ShardWorker:
             require_lease(transaction, self._lease)
             if transaction.fetch_one(_QUERIES["note_shard_progress"], self._shard_key) is None:
                 raise RunEndedError("the shard was cancelled")
-            store_outputs(transaction, self._run_id, self._ready)
-            scores = to_scores(self._ready, self._means.evaluators)
-            write_results(transaction, self._run_id, scores)
-            records = _count_done(left_of_record, self._ready)
-            progress = add_to_run(transaction, self._run_id, self._config, scores, records=records, shards=0)
+            scores = self._write_ready(transaction)
+            progress = self._add_ready(transaction, scores, left_of_record, shards=0)
             if progress.is_stopped:
                 release_lease(transaction, self._lease)
         self._begin_batch()
@@ -231,13 +230,10 @@ class _ShardWorker:
             require_lease(transaction, self._lease)
             if transaction.fetch_one(_QUERIES["complete_shard"], self._shard_key) is None:
                 raise RunEndedError("the shard was cancelled")
-            store_outputs(transaction, self._run_id, self._ready)
-            scores = to_scores(self._ready, self._means.evaluators)
-            write_results(transaction, self._run_id, scores)
+            scores = self._write_ready(transaction)
             transaction.submit(_WAKE_UPS["delete_wake_up"], self._wake_up.row_key)
             release_lease(transaction, self._lease)
-            records = _count_done(left_of_record, self._ready)
-            progress = add_to_run(transaction, self._run_id, self._config, scores, records=records, shards=1)
+            progress = self._add_ready(transaction, scores, left_of_record, shards=1)
         return progress.finished_run
 
     def _queue_rest(self, left_of_record: Counter[int]) -> None:
@@ -249,14 +245,25 @@ class _ShardWorker:
             params = self._shard_key | {"has_progress": self._has_progress}
             if transaction.fetch_one(_QUERIES["requeue_shard"], params) is None:
                 raise RunEndedError("the shard was cancelled")
-            store_outputs(transaction, self._run_id, [*self._ready, *outputs])
-            scores = to_scores(self._ready, self._means.evaluators)
-            write_results(transaction, self._run_id, scores)
+            scores = self._write_ready(transaction, outputs)
             transaction.wake(self._wake_up)
             release_lease(transaction, self._lease)
-            records = _count_done(left_of_record, self._ready)
-            add_to_run(transaction, self._run_id, self._config, scores, records=records, shards=0)
+            self._add_ready(transaction, scores, left_of_record, shards=0)
         logger.info("the rest of the shard is for the next invocation", extra={"shard": self._wake_up.ref_id})
+
+    def _write_ready(self, transaction: Transaction, unjudged: Sequence[TrialWork] = ()) -> ShardScores:
+        """Write the works that are ready, and outputs that are to be judged later; return the scores of the former."""
+        store_outputs(transaction, self._run_id, [*self._ready, *unjudged])
+        scores = to_scores(self._ready, self._means.evaluators)
+        write_results(transaction, self._run_id, scores)
+        return scores
+
+    def _add_ready(
+        self, transaction: Transaction, scores: ShardScores, left_of_record: Counter[int], *, shards: int
+    ) -> RunProgress:
+        """Add what was written to the run; last before the commit."""
+        records = _count_done(left_of_record, self._ready)
+        return add_to_run(transaction, self._run_id, self._config, scores, records=records, shards=shards)
 
     def _begin_batch(self) -> None:
         for work in self._ready:
