@@ -71,6 +71,24 @@ def test_every_place_that_is_wrong_is_named(body: str, pointers: list[str]) -> N
     assert [fault["pointer"] for fault in faults_of(body)] == pointers
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"many": [], "labels": {}}', "needs at least 1 item"),
+        ('{"many": [1, 2, 3], "labels": {}}', "takes at most 2 items"),
+        ('{"many": [1], "labels": {"a": 1, "b": 2}}', "takes at most 1 item"),
+    ],
+)
+def test_wrong_number_of_items_is_said_plainly(body: str, message: str) -> None:
+    class Numbered(RequestModel):
+        many: Annotated[list[int], Field(min_length=1, max_length=2)]
+        labels: Annotated[dict[str, int], Field(max_length=1)]
+
+    with pytest.raises(InvalidRequestError) as caught:
+        read_body(request(body.encode()), Numbered)
+    assert [fault["message"] for fault in caught.value.errors] == [message]
+
+
 def test_message_does_not_repeat_the_value() -> None:
     assert all("s3cret" not in fault["message"] for fault in faults_of('{"name": "s3cret"}'))
 

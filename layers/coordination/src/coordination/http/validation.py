@@ -98,13 +98,18 @@ def _explain(detail: Mapping[str, Any]) -> str:
         case "value_error":
             return str(detail["ctx"]["error"])
         case "too_short":
-            least = detail["ctx"]["min_length"]
-            return f"needs at least {least} item{'s' if least > 1 else ''}"
+            return f"needs at least {_count_items(detail['ctx']['min_length'])}"
+        case "too_long":
+            return f"takes at most {_count_items(detail['ctx']['max_length'])}"
         case "string_pattern_mismatch":
             return f"must match {detail['ctx']['pattern']}"
         case _:
             message: str = detail["msg"]
             return message[:1].lower() + message[1:]
+
+
+def _count_items(count: int) -> str:
+    return f"{count} item{'s' if count != 1 else ''}"
 
 
 def _decode(content: bytes) -> str:
