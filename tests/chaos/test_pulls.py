@@ -1,7 +1,8 @@
 """A pull is killed at each of its steps, and its window becomes one run.
 
-A stack of its own: its functions may call a trace store on this machine, which holds a call until it is told to go on.
-The steps inside the database are held by a lock that the step needs.
+A stack of its own: its functions may call a trace store on this machine, which holds a call until it is told to go on,
+and reach the bucket through a proxy that does so too. The steps inside the database are held by a lock that the step
+needs.
 """
 
 from __future__ import annotations
@@ -12,16 +13,27 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
 import pytest
-from evalward_local.running_stack import running_stack
+from evalward_local.running_stack import PROJECT_FOLDER, running_stack
 from evalward_local.stack_client import StackClient
+
+from .held_bucket import HeldBucket, Moment
 
 FUNCTION = "ScheduledPullFunction"
 MINUTE = timedelta(minutes=1)
 TRACES = ("one", "two")
+MANIFEST, RECORDS = ".manifest.json", ".jsonl"
+# A pull writes the manifest, then the records; with how many objects are there then.
+SNAPSHOT_STEPS: list[tuple[str, Moment, int]] = [
+    (MANIFEST, "before", 0),
+    (MANIFEST, "after", 1),
+    (RECORDS, "before", 1),
+    (RECORDS, "after", 2),
+]
 # What each step of the last transaction waits for, in the order of the steps.
 LAST_STEPS = {
     "the lease is confirmed": "SELECT 1 FROM coordination.leases"
@@ -44,12 +56,15 @@ class HeldStore:
         Where it listens on this machine.
     start
         Of its traces.
+    traces
+        Their ids.
     held
         `traces`, `spans` or nothing.
     """
 
     def __init__(self) -> None:
         self.start = datetime.now(UTC)
+        self.traces: tuple[str, ...] = TRACES
         self.held = ""
         self.arrived = threading.Semaphore(0)
         self.go = threading.Event()
@@ -61,7 +76,7 @@ class HeldStore:
                 if kind == store.held:
                     store.arrived.release()
                     assert store.go.wait(60)
-                data = [{"trace_id": name} for name in TRACES] if kind == "traces" else store.list_spans()
+                data = [{"trace_id": name} for name in store.traces] if kind == "traces" else store.list_spans()
                 content = json.dumps({"data": data, "next_cursor": None}).encode()
                 try:
                     self.send_response(200)
@@ -88,7 +103,7 @@ class HeldStore:
                 "end_time": end.isoformat(),
                 "attributes": {"input.value": "q", "output.value": "a"},
             }
-            for name in TRACES
+            for name in self.traces
         ]
 
     def hold(self, kind: str) -> None:
@@ -119,22 +134,55 @@ def held() -> Generator[HeldStore]:
 
 
 @pytest.fixture(scope="module")
-def client(held: HeldStore, tmp_path_factory: pytest.TempPathFactory) -> Generator[StackClient]:
+def held_bucket() -> Generator[HeldBucket]:
+    with HeldBucket() as bucket:
+        yield bucket
+
+
+def write_template(folder: Path, bucket: HeldBucket) -> Path:
+    """Write the project's template, with the pulls reaching S3 through a proxy."""
+    before, name, after = (PROJECT_FOLDER / "template.yaml").read_text().partition(f"\n  {FUNCTION}:\n")
+    settings = "Variables: *RuntimeSettings"
+    assert name
+    assert settings in after
+    after = after.replace(settings, f"Variables: {{<<: *RuntimeSettings, AWS_ENDPOINT_URL_S3: '{bucket.url}'}}", 1)
+    for part in ("functions", "layers"):
+        (folder / part).symlink_to(PROJECT_FOLDER / part)
+    template = folder / "template.yaml"
+    template.write_text(before + name + after)
+    return template
+
+
+@pytest.fixture(scope="module")
+def client(
+    held: HeldStore, held_bucket: HeldBucket, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[StackClient]:
     allowed = json.dumps({"*": [f"127.0.0.1:{held.port}"]})
+    template = write_template(tmp_path_factory.mktemp("template"), held_bucket)
     folder = tmp_path_factory.mktemp("stack")
     with (
-        running_stack(folder, environments=2, parameters={"OutgoingAllowedHosts": allowed}) as stack,
+        running_stack(folder, template=template, environments=2, parameters={"OutgoingAllowedHosts": allowed}) as stack,
         StackClient(stack) as client,
     ):
+        held_bucket.store_url = stack.aws_endpoint_url
         yield client
 
 
 @pytest.fixture
 def store(held: HeldStore) -> Generator[HeldStore]:
-    """Return the store, holding nothing before and after the test."""
+    """Return the store with its two traces, holding nothing before and after the test."""
     held.let_go()
+    held.traces = TRACES
     yield held
     held.let_go()
+
+
+@pytest.fixture
+def bucket(held_bucket: HeldBucket) -> Generator[HeldBucket]:
+    """Return the proxy before the bucket, holding nothing before and after the test."""
+    held_bucket.let_go()
+    yield held_bucket
+    held_bucket.let_go()
 
 
 class DueSource:
@@ -221,15 +269,26 @@ class DueSource:
         done = "SELECT 1 FROM evals.source_windows WHERE tenant_id = %(project)s AND state = 'done'"
         self._client.wait(lambda: self._look(done) or None, "the window to be done")
 
-    def check_one_run(self) -> None:
+    def list_stored(self) -> set[str]:
+        """Return the keys of the snapshots in the bucket."""
+        bucket, prefix = self._client.stack.bucket, f"snapshots/{self.project}/"
+        page = self._client.s3.list_objects_v2(Bucket=bucket, Prefix=prefix)
+        return {entry["Key"] for entry in page.get("Contents", [])}
+
+    def find_snapshot(self) -> set[str]:
+        """Return the keys that the one snapshot of the project names."""
+        (row,) = self._look("SELECT path FROM evals.run_snapshots WHERE tenant_id = %(project)s")
+        return {row["path"], row["path"].removesuffix(RECORDS) + MANIFEST}
+
+    def check_one_run(self, traces: int = len(TRACES)) -> None:
         """Insist that the window is one run, which ended, and that the cursor is at its tick."""
         source = f"/v1/projects/{self.project}/sources/hourly"
         (window,) = self._client.expect(200, "GET", f"{source}/windows")["items"]
-        assert (window["state"], window["traces"]) == ("done", len(TRACES)), window
+        assert (window["state"], window["traces"]) == ("done", traces), window
         (run,) = self._client.expect(200, "GET", f"/v1/projects/{self.project}/runs")["items"]
         assert run["id"] == window["run"]
         ended = self._client.wait_for_run(self.project, run["id"])
-        assert (ended["state"], ended["progress"]["total"]) == ("succeeded", len(TRACES))
+        assert (ended["state"], ended["progress"]["total"]) == ("succeeded", traces)
         cursor = self._client.expect(200, "GET", source)["cursor"]
         assert datetime.fromisoformat(cursor) == self._tick
 
@@ -275,6 +334,44 @@ def test_pull_killed_while_the_store_holds_its_call(store: HeldStore, source: Du
     source.check_wholly_or_not_at_all()
     source.recover()
     source.check_one_run()
+
+
+@pytest.mark.parametrize(("ending", "moment", "stored"), SNAPSHOT_STEPS)
+def test_pull_killed_while_it_stores_its_snapshot(
+    bucket: HeldBucket, source: DueSource, ending: str, moment: Moment, stored: int
+) -> None:
+    bucket.hold(ending, moment)
+    source.pulse()
+    bucket.wait_for_write()
+    source.kill()
+    bucket.let_go()
+    left = source.list_stored()
+    assert len(left) == stored
+    source.check_wholly_or_not_at_all()
+    source.recover()
+    source.check_one_run()
+    # What the dead had stored is used: the retry read the same, and wrote beside it only what was not there.
+    assert left <= source.find_snapshot() == source.list_stored()
+    assert len([path for path in bucket.written if f"/snapshots/{source.project}/" in path]) == 2
+
+
+def test_pull_killed_after_it_stored_a_snapshot_that_its_retry_does_not_read_again(
+    bucket: HeldBucket, store: HeldStore, source: DueSource
+) -> None:
+    bucket.hold(RECORDS, "after")
+    source.pulse()
+    bucket.wait_for_write()
+    source.kill()
+    bucket.let_go()
+    left = source.list_stored()
+    store.traces = (*TRACES, "late")
+    source.check_wholly_or_not_at_all()
+    source.recover()
+    source.check_one_run(traces=3)
+    # It stays beside the snapshot of its run and is no part of it: the sweep collects it.
+    assert source.list_stored() == left | source.find_snapshot()
+    assert left.isdisjoint(source.find_snapshot())
+    assert len({key.rpartition("/")[0] for key in source.list_stored()}) == 1
 
 
 @pytest.mark.parametrize("step", LAST_STEPS)
