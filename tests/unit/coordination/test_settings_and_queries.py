@@ -5,7 +5,7 @@ from coordination.database import connection_string
 from coordination.errors import DatabaseUnavailableError
 from coordination.imports import format_of, split_incoming_key
 from coordination.queries import DuplicateQueryError, load_queries, parse_queries
-from coordination.settings import Settings
+from coordination.settings import Settings, list_allowed
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr, ValidationError
 
@@ -16,6 +16,15 @@ def test_settings_are_read_from_the_environment_by_section(monkeypatch: pytest.M
     settings = Settings()
     assert (settings.idempotency.max_records, settings.storage.bucket) == (7, "b")
     assert settings.idempotency.retention_seconds == 86_400
+
+
+def test_project_is_allowed_what_is_listed_for_it_and_for_all() -> None:
+    allowed = {"*": ["a"], "demo": ["a", "b"], "other": ["c"]}
+    assert (list_allowed(allowed, "demo"), list_allowed(allowed, "none"), list_allowed({}, "demo")) == (
+        {"a", "b"},
+        {"a"},
+        set[str](),
+    )
 
 
 def test_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:

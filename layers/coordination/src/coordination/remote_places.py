@@ -13,7 +13,7 @@ from records.evaluators import catalogue
 from coordination.errors import Fault, InvalidRequestError
 from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.runs import EvaluatorConfig
-from coordination.settings import OutgoingSettings
+from coordination.settings import OutgoingSettings, list_allowed
 from coordination.sinks import AnySink, MlflowSink, S3Sink, find_prefix_fault
 from coordination.targets import BedrockTarget, HttpTarget, LambdaTarget, RecordedTarget
 
@@ -31,14 +31,14 @@ def find_secret_fault(secret: str, project: str) -> str | None:
 
 def find_function_fault(settings: OutgoingSettings, function: str, project: str) -> str | None:
     """Say why a function may not be invoked for a project; None when it may."""
-    if function in _listed(settings.allowed_functions, project):
+    if function in list_allowed(settings.allowed_functions, project):
         return None
     return "the deployment does not list this function for the project (OutgoingAllowedFunctions)"
 
 
 def find_model_fault(settings: OutgoingSettings, model: str, project: str) -> str | None:
     """Say why a model may not be asked for a project; None when it may."""
-    if model in _listed(settings.allowed_models, project):
+    if model in list_allowed(settings.allowed_models, project):
         return None
     return "the deployment does not list this model for the project (OutgoingAllowedModels)"
 
@@ -118,7 +118,3 @@ def check_sink_hosts(calls: HttpCalls, project: str, sinks: Sequence[AnySink], a
                 faults.append(Fault(f"{at}/{position}/endpoint", str(error)))
     if faults:
         raise InvalidRequestError.at(faults)
-
-
-def _listed(allowed: Mapping[str, Sequence[str]], project: str) -> set[str]:
-    return {*allowed.get("*", ()), *allowed.get(project, ())}

@@ -1,6 +1,7 @@
 """Settings: environment variables `EVALWARD_<SECTION>__<NAME>`, read once into frozen models."""
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from typing import Annotated, Self
@@ -101,6 +102,11 @@ class OutgoingSettings(Section):
         default_factory=dict[str, list[str]],
         description="project id or * -> ids or ARNs of Bedrock models and profiles that targets and judges may ask",
     )
+
+
+def list_allowed(allowed: Mapping[str, Sequence[str]], project: str) -> set[str]:
+    """Return what a setting of project id or `*` lists for a project."""
+    return {*allowed.get("*", ()), *allowed.get(project, ())}
 
 
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,6})?")

@@ -10,6 +10,7 @@ from typing import Literal
 
 from coordination.errors import Fault
 from coordination.remote_places import find_secret_fault
+from coordination.settings import list_allowed
 
 type ConnectorName = Literal["mlflow", "phoenix", "langfuse", "otlp_s3"]
 
@@ -64,7 +65,7 @@ def read_files_location(
     match = _BUCKET_ADDRESS.fullmatch(location)
     if match is not None:
         path = f"{match[1]}{match[2] or ''}".removesuffix("/")
-        listed = [*allowed_buckets.get("*", ()), *allowed_buckets.get(project, ())]
+        listed = list_allowed(allowed_buckets, project)
         # The bundle's own bucket holds what belongs to other projects: a list opens nothing of it.
         roots = [home, *(root.removesuffix("/") for root in listed if root.split("/")[0] != bucket)]
         is_clean = all(segment not in ("", ".", "..") for segment in path.split("/"))

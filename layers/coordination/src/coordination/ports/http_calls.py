@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from coordination.settings import list_allowed
+
 _MAX_URL_LENGTH = 2000
 _CHUNK_BYTES = 64 * 1024
 
@@ -188,7 +190,7 @@ class HttpCalls:
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
 
     def _is_listed(self, project: str, host: str, port: int) -> bool:
-        listed = {*self._allowed_hosts.get("*", ()), *self._allowed_hosts.get(project, ())}
+        listed = list_allowed(self._allowed_hosts, project)
         return host in listed or f"{host}:{port}" in listed
 
 
