@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from evalward.command_line.exit_codes import ExitCode, of_error, of_run
+from evalward.command_line.imports import describe_error
 from evalward.command_line.main import app
 from evalward.command_line.output import clean
-from evalward.command_line.problem_text import describe
+from evalward.command_line.problem_text import describe, print_error
 from evalward.command_line.runs import is_regression
 from evalward.errors import (
     ConfigurationError,
@@ -56,6 +57,29 @@ def test_errors_have_their_exit_status_and_a_code(error: EvalwardError, status: 
     described = describe(error)
     assert (described["code"], described["exit_code"]) == (code, status)
     assert described["detail"]
+
+
+PLACES: list[tuple[dict[str, Any], str]] = [
+    ({"row": 3, "field": "input"}, "row 3 input"),
+    ({"row": 3, "field": None}, "row 3"),
+    ({"row": None, "field": None}, "the file"),
+    ({"pointer": "/evaluators/0"}, "/evaluators/0"),
+    ({"pointer": ""}, "the body"),
+]
+
+
+@pytest.mark.parametrize(("place", "words"), PLACES, ids=[words for _, words in PLACES])
+def test_a_fault_is_told_with_its_place(place: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(ProblemError({"status": 422, "code": "x", "errors": [{**place, "message": "is wrong"}]}))
+    assert f"\n  {words}: is wrong\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("place", "words"), PLACES[:3], ids=[words for _, words in PLACES[:3]])
+def test_a_failed_import_is_told_with_the_first_place(place: dict[str, Any], words: str) -> None:
+    error = {"detail": "It is no dataset.", "errors": [{**place, "message": "is wrong"}, {"row": 9, "field": None}]}
+    assert describe_error({"error": error}) == f"It is no dataset. ({words}: is wrong)"
+    assert describe_error({"error": {"detail": "It is gone.", "errors": []}}) == "It is gone."
+    assert describe_error({"error": None}) == ""
 
 
 def test_runs_have_their_exit_status() -> None:

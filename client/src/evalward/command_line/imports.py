@@ -6,6 +6,7 @@ import typer
 
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project
 from evalward.command_line.output import show_fields, show_list
+from evalward.command_line.problem_text import describe_place
 from evalward.command_line.session import open_session, take
 
 app = typer.Typer(no_args_is_help=True)
@@ -34,7 +35,7 @@ def list_imports(project: Project = None, limit: Limit = 50, as_json: AsJson = F
     del as_json
     with open_session() as session:
         items, is_cut = take(session.client.imports.each(session.project(project)), limit)
-    columns = {"id": "id", "state": "state", "uri": "uri", "dataset": _describe_dataset, "error": _describe_error}
+    columns = {"id": "id", "state": "state", "uri": "uri", "dataset": _describe_dataset, "error": describe_error}
     show_list(items, columns, is_cut=is_cut)
 
 
@@ -53,10 +54,11 @@ def _describe_dataset(item: Any) -> str:
     return f"{dataset['name']}@{dataset['version']}" if dataset else ""
 
 
-def _describe_error(item: Any) -> str:
+def describe_error(item: Any) -> str:
+    """Return what is wrong with an import, with the first place; empty when nothing is."""
     error = item.get("error")
     if not error:
         return ""
     first = next(iter(error.get("errors") or []), None)
-    where = f" (row {first['row']}: {first.get('message', '')})" if first and "row" in first else ""
+    where = f" ({describe_place(first)}: {first.get('message', '')})" if first else ""
     return f"{error.get('detail', '')}{where}"

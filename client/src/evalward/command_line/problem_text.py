@@ -1,6 +1,7 @@
 """Errors as sentences: what happened, where, and what to do."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from evalward.command_line.exit_codes import of_error
@@ -33,7 +34,7 @@ def print_error(error: EvalwardError) -> None:
     say(str(error))
     if isinstance(error, ProblemError):
         for fault in error.errors[:_SHOWN_ERRORS]:
-            say(f"  {_place(fault)}: {fault.get('message', '')}")
+            say(f"  {describe_place(fault)}: {fault.get('message', '')}")
         if len(error.errors) > _SHOWN_ERRORS:
             say(f"  … and {len(error.errors) - _SHOWN_ERRORS} more")
     if advice := _advise(error):
@@ -54,6 +55,15 @@ def describe(error: EvalwardError) -> dict[str, Any]:
     return {"code": _code(error), **members}
 
 
+def describe_place(fault: Mapping[str, Any]) -> str:
+    """Return where a fault is: the row and field of a file, or the place in the body of a request."""
+    if "row" in fault:
+        # A fault of the whole file has no row.
+        row = "the file" if fault["row"] is None else f"row {fault['row']}"
+        return " ".join(part for part in (row, fault.get("field")) if part)
+    return str(fault.get("pointer") or "the body")
+
+
 def _advise(error: EvalwardError) -> str:
     match error:
         case ProblemError():
@@ -70,12 +80,6 @@ def _advise(error: EvalwardError) -> str:
             )
         case _:
             return ""
-
-
-def _place(fault: dict[str, Any]) -> str:
-    if "row" in fault:
-        return " ".join(part for part in (f"row {fault['row']}", fault.get("field")) if part)
-    return str(fault.get("pointer") or "the body")
 
 
 def _code(error: EvalwardError) -> str:
