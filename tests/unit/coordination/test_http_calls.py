@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 
 import pytest
-from coordination.ports.http_calls import HttpCalls, OutgoingFailedError
+from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 
 BODY = b"{}"
 ANSWER = b"HTTP/1.1 200 OK\r\nx-one: 1\r\n\r\nbody"
@@ -63,3 +63,12 @@ def test_answer_in_time_is_read_to_its_end() -> None:
         calls = HttpCalls({"*": [f"127.0.0.1:{port}"]})
         answer = calls.post("demo", f"http://127.0.0.1:{port}/", BODY, {}, timeout_seconds=5, max_bytes=1000)
     assert (answer.status, answer.body, answer.headers["x-one"]) == (200, b"body", "1")
+
+
+def test_plain_http_is_for_listed_hosts_and_the_refusal_names_the_setting() -> None:
+    url = "http://127.0.0.1:9000/answers"
+    destination = HttpCalls({"demo": ["127.0.0.1:9000"]}).resolve("demo", url)
+    assert (destination.scheme, destination.address, destination.port) == ("http", "127.0.0.1", 9000)
+    for project, allowed in (("other", ["127.0.0.1:9000"]), ("demo", ["127.0.0.1:9001"]), ("demo", [])):
+        with pytest.raises(OutgoingRefusedError, match="must begin with https://.*OutgoingAllowedHosts"):
+            HttpCalls({"demo": allowed}).resolve(project, url)

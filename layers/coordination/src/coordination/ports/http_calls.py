@@ -104,7 +104,10 @@ class HttpCalls:
         parts, host, port = _split(url)
         is_listed = self._is_listed(project, host, port)
         if parts.scheme != "https" and not is_listed:
-            raise OutgoingRefusedError("the address must begin with https://")
+            raise OutgoingRefusedError(
+                "the address must begin with https://; http:// is for hosts that the deployment lists "
+                "(OutgoingAllowedHosts)"
+            )
         addresses = _look_up(host, port)
         for address in addresses:
             if not is_listed and not _is_public(address):
