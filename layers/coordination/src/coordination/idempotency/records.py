@@ -27,7 +27,6 @@ QUERIES = load_queries("idempotency")
 KEY_IS_HELD = "EW101"
 RECORD_EXISTS = "EW102"
 SCOPE_IS_FULL = "EW103"
-CLAIM_IS_LOST = "EW104"
 
 
 @dataclass(frozen=True, slots=True)
