@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from integration.sources.conftest import World
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
+SOURCES = "/v1/projects/demo/sources"
 IDENTITIES = """
 SELECT i.indexrelid::regclass::text AS name, bool_and(a.attnotnull) AS is_never_null
 FROM pg_index i
@@ -78,13 +79,35 @@ def test_trace_from_the_future_moves_no_cursor(world: World) -> None:
     assert datetime.fromisoformat(world.read()["cursor"]) == tick
 
 
-@pytest.mark.parametrize("shift", [timedelta(minutes=10), timedelta(minutes=-10)])
-def test_clock_of_the_application_decides_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, shift: timedelta
-) -> None:
-    now, read_clock = time.time, coordination.clock.read_clock
+@pytest.fixture(params=[timedelta(minutes=10), timedelta(minutes=-10)], ids=["fast", "slow"])
+def _clock_is_off(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Shift the clock of this process, for whoever has imported `read_clock` already too."""
+    now, shift = time.time, request.param
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + shift
+
     monkeypatch.setattr(time, "time", lambda: now() + shift.total_seconds())
-    monkeypatch.setattr(coordination.clock, "read_clock", lambda: read_clock() + shift)
+    monkeypatch.setattr(coordination.clock, "datetime", Shifted)
+    assert abs(coordination.clock.read_clock() - datetime.now(UTC) - shift) < SECOND
+
+
+@pytest.mark.usefixtures("_clock_is_off")
+def test_preview_without_an_instant_counts_from_the_time_of_the_database(world: World) -> None:
+    body = world.body(schedule={"cron": "* * * * *"})
+    world.create(schedule={"cron": "* * * * *"})
+    for path in (f"{SOURCES}:preview", f"{SOURCES}/nightly/preview"):
+        before = world.now()
+        reply = world.service.call("POST", path, body if path.endswith(":preview") else None)
+        assert reply.status == 200, reply.json
+        first = datetime.fromisoformat(reply.json["next_ticks"][0])
+        assert before < first <= world.now() + MINUTE
+
+
+@pytest.mark.usefixtures("_clock_is_off")
+def test_clock_of_the_application_decides_nothing(world: World) -> None:
     world.create(window={"seconds": 3600, "settle_seconds": 600}, starting_deadline_seconds=3600)
     tick = world.last_tick()
     world.add_trace(tick - MINUTE)

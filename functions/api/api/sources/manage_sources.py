@@ -95,6 +95,13 @@ def list_sources(transaction: Transaction, query: PageQuery) -> Page[Source]:
     return make_page("sources", rows, query.limit, to_source, lambda row: [row["id"]])
 
 
+def read_time(transaction: Transaction) -> datetime:
+    """Return the time from which a new source's ticks would count: the database's, as for those that are stored."""
+    row = transaction.fetch_one(_QUERIES["read_time"])
+    assert row is not None  # noqa: S101 - a SELECT of one row
+    return row["now"]
+
+
 def update_source(transaction: Transaction, source_id: str, update: UpdateSource, settings: Settings) -> Source:
     """Change fields of a source in the caller's transaction.
 

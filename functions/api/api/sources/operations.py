@@ -1,6 +1,5 @@
 """The declarations of the source operations."""
 
-from coordination.clock import read_clock
 from coordination.cron import Ticks, parse_cron
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
@@ -18,6 +17,7 @@ from api.sources.manage_sources import (
     list_sources,
     pause_source,
     read_summary,
+    read_time,
     retire_source,
     update_source,
 )
@@ -87,10 +87,10 @@ def _preview(call: Call, transaction: Transaction) -> Answer:
     return Answer(200, preview_ticks(read_ticks(row), window, call.query_as(AfterQuery).after or row["now"]))
 
 
-def _preview_new(call: Call, _transaction: Transaction) -> Answer:
+def _preview_new(call: Call, transaction: Transaction) -> Answer:
     new = call.body_as(CreateSource)
     config = make_config(new, call.environment.settings, call.project)
-    after = call.query_as(AfterQuery).after or read_clock()
+    after = call.query_as(AfterQuery).after or read_time(transaction)
     return Answer(200, preview_ticks(Ticks(parse_cron(new.schedule.cron)), config.window, after))
 
 

@@ -21,6 +21,10 @@ FROM scheduler.schedules d
 JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
 WHERE d.tenant_id = %(tenant)s::text AND d.id = %(id)s::text AND d.retired_at IS NULL;
 
+-- name: read_time
+-- The time from which a source would count its ticks if it were made now. No lock.
+SELECT clock_timestamp() AS now;
+
 -- name: list_sources
 -- Sources that are not retired, by id. after: the last id of the page before, or NULL. No lock.
 SELECT d.tenant_id, d.id, d.cron, d.cron_sets, d.grammar_version, d.cursor_at, d.paused, d.created_at, d.created_by,
