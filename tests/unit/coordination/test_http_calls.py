@@ -70,5 +70,5 @@ def test_plain_http_is_for_listed_hosts_and_the_refusal_names_the_setting() -> N
     destination = HttpCalls({"demo": ["127.0.0.1:9000"]}).resolve("demo", url)
     assert (destination.scheme, destination.address, destination.port) == ("http", "127.0.0.1", 9000)
     for project, allowed in (("other", ["127.0.0.1:9000"]), ("demo", ["127.0.0.1:9001"]), ("demo", [])):
-        with pytest.raises(OutgoingRefusedError, match="must begin with https://.*OutgoingAllowedHosts"):
+        with pytest.raises(OutgoingRefusedError, match=r"must begin with https://.*OutgoingAllowedHosts"):
             HttpCalls({"demo": allowed}).resolve(project, url)
