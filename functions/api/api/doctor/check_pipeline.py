@@ -8,6 +8,11 @@ from psycopg.rows import DictRow
 from api.doctor.measure_scopes import Measures
 from api.doctor.models import Check, judge
 
+SOURCES_CHECK = "doctor.pipeline.sources.cursor-lag"
+IDEMPOTENCY_CHECK = "doctor.pipeline.idempotency.capacity"
+DISPATCH_CHECK = "doctor.pipeline.dispatch.stuck"
+DEAD_LETTERS_CHECK = "doctor.pipeline.queues.dead-letters"
+
 _QUERIES = load_queries("jobengine")
 # The pulses come every minute: what is due for longer was passed over by several.
 _LATE_SECONDS = 10 * 60
@@ -23,7 +28,7 @@ def check_sources(environment: Environment, measures: Measures) -> Check:
     if measures.missed_window_count:
         reasons.append("sources missed windows in the last day")
     return judge(
-        "doctor.pipeline.sources.cursor-lag",
+        SOURCES_CHECK,
         reasons,
         "Sources decide their ticks when they are due.",
         {
@@ -51,7 +56,7 @@ def check_idempotency(environment: Environment, measures: Measures) -> Check:
     if stored >= _FULL_PERCENT:
         reasons.append(f"a scope holds {stored} % of the bytes it may hold")
     return judge(
-        "doctor.pipeline.idempotency.capacity",
+        IDEMPOTENCY_CHECK,
         reasons,
         "No idempotency scope is near its caps.",
         {
@@ -73,7 +78,7 @@ def check_dispatch(environment: Environment, measures: Measures) -> Check:
     if late["late_count"]:
         reasons.append("work is due and no message was sent for it")
     return judge(
-        "doctor.pipeline.dispatch.stuck",
+        DISPATCH_CHECK,
         reasons,
         "Queued work is taken up.",
         {
@@ -92,7 +97,7 @@ def check_dead_letters(environment: Environment) -> Check:
     counts = {url.rpartition("/")[2]: dead_letters.count(url) for url in environment.settings.queues.dead_letter_urls}
     reasons = [f"{count} messages in {name}" for name, count in counts.items() if count]
     return judge(
-        "doctor.pipeline.queues.dead-letters",
+        DEAD_LETTERS_CHECK,
         reasons,
         "No dead-letter queue holds a message." if counts else "No dead-letter queue is configured.",
         {"queues": counts},

@@ -12,7 +12,16 @@ from coordination.jobengine.registry import CAPACITY_CHECK, TERMINAL_BUDGETS_CHE
 from coordination.metrics import emit_metrics
 
 from api.doctor.check_capacity import check_capacity
-from api.doctor.check_pipeline import check_dead_letters, check_dispatch, check_idempotency, check_sources
+from api.doctor.check_pipeline import (
+    DEAD_LETTERS_CHECK,
+    DISPATCH_CHECK,
+    IDEMPOTENCY_CHECK,
+    SOURCES_CHECK,
+    check_dead_letters,
+    check_dispatch,
+    check_idempotency,
+    check_sources,
+)
 from api.doctor.check_retention import check_retention
 from api.doctor.measure_scopes import measure_scopes
 from api.doctor.models import Check, Checks
@@ -55,10 +64,10 @@ def make_checks(environment: Environment, deadline: Deadline) -> Checks:
     made: dict[str, Callable[[], Check]] = {
         TERMINAL_BUDGETS_CHECK: partial(check_retention, environment, measures),
         CAPACITY_CHECK: partial(check_capacity, environment),
-        "doctor.pipeline.sources.cursor-lag": partial(check_sources, environment, measures),
-        "doctor.pipeline.idempotency.capacity": partial(check_idempotency, environment, measures),
-        "doctor.pipeline.dispatch.stuck": partial(check_dispatch, environment, measures),
-        "doctor.pipeline.queues.dead-letters": partial(check_dead_letters, environment),
+        SOURCES_CHECK: partial(check_sources, environment, measures),
+        IDEMPOTENCY_CHECK: partial(check_idempotency, environment, measures),
+        DISPATCH_CHECK: partial(check_dispatch, environment, measures),
+        DEAD_LETTERS_CHECK: partial(check_dead_letters, environment),
     }
     return Checks(checks=[_make(check_id, check) for check_id, check in made.items()])
 
