@@ -181,6 +181,24 @@ def test_wrong_rows_of_an_import_are_listed(open_console: Open, showcase: Showca
     expect(rows.filter(has_text="row 5").filter(has_text="/metadata")).to_contain_text("metadata is an object")
 
 
+def test_fault_of_a_whole_file_is_told_as_one(
+    client: StackClient, project: str, open_console: Open, tmp_path: Path
+) -> None:
+    page = open_console()
+    (tmp_path / "empty.jsonl").write_text("\n")
+    visit(page, project, "datasets")
+    page.get_by_role("button", name="Publish a file").click()
+    page.get_by_label("File, JSONL").set_input_files(tmp_path / "empty.jsonl")
+    page.get_by_label("Name of the dataset").fill("empty")
+    page.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_text("the file the file has no rows")
+
+    imported = client.wait_for_import(project, client.drop(project, "empty.jsonl", b"\n"))
+    visit(page, project, "imports", imported["id"])
+    rows = page.get_by_role("table", name="Rows and fields that are wrong").get_by_role("row")
+    expect(rows.filter(has_text="the file has no rows").get_by_role("cell").first).to_have_text("the file")
+
+
 def test_run_is_watched_until_its_report_is_there(client: StackClient, project: str, open_console: Open) -> None:
     client.expect(200, "PATCH", f"/v1/projects/{project}", json={"paused": True})
     order = {"name": "watched", "dataset": {"name": "answers"}, "evaluators": [{"name": "exact_match"}]}

@@ -72,6 +72,8 @@ function describeProblem(error, retry) {
   return box;
 }
 function describePlaces(errors) {
-  const place = one => [one.row !== undefined && `row ${one.row}`, one.field, one.pointer].filter(Boolean).join(", ");
+  const place = one => [one.row !== undefined && describeRow(one.row), one.field, one.pointer].filter(Boolean).join(", ");
   return element("ul", {}, errors.map(one => element("li", {}, place(one) && element("code", {}, place(one)), " ", one.message)));
 }
+// A fault of the whole file has no row.
+const describeRow = row => (row === null ? "the file" : `row ${count(row)}`);

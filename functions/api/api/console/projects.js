@@ -92,7 +92,7 @@ async function showImport(view, project, id) {
   view.show(one.uri.split("/").pop(), { project, above: link(hash(project, "datasets"), "Imports"), beside: badge(one.state) },
     one.error && section("What is wrong with it", element("p", {}, element("code", {}, one.error.code), " ", one.error.detail),
       one.error.errors.length ? table("Rows and fields that are wrong", [
-        ["Row", error => `row ${count(error.row)}`, "nowrap"], ["Field", error => named(error.field || UNKNOWN, "mono")],
+        ["Row", error => describeRow(error.row), "nowrap"], ["Field", error => named(error.field || UNKNOWN, "mono")],
         ["What is wrong", error => error.message, "wide"]], one.error.errors) : null),
     section("Import", pairs([["File", element("code", {}, one.uri)], ["Format", one.format], !one.error && ["Dataset", describeImport(project, one)],
       ["Attempts", count(one.attempts)], ["Created", instant(one.created_at)], ["Completed", instant(one.completed_at)]])));
