@@ -44,7 +44,7 @@ class Client:
     Raises
     ------
     ConfigurationError
-        The URL is none, or would carry the key unencrypted over a network.
+        The URL is none, or would carry the key unencrypted over a network; or the key is none.
 
     Examples
     --------

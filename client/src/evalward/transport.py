@@ -4,6 +4,7 @@ import hashlib
 import ipaddress
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ PATIENCE_SECONDS = 60.0
 # The gateway answers within 30 s.
 _TIMEOUTS = httpx.Timeout(40.0, connect=10.0)
 _KEY_PREFIX = "ew_"
+_VISIBLE = re.compile(r"[\x21-\x7e]*")
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _REFUSED_BEFORE_THE_KEY = frozenset({401, 403, 404, 429})
 
@@ -79,7 +81,7 @@ class Transport:
     Raises
     ------
     ConfigurationError
-        The URL is none, or would carry the key unencrypted over a network.
+        The URL is none, or would carry the key unencrypted over a network; or the key is none.
     """
 
     def __init__(
@@ -94,6 +96,11 @@ class Transport:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.api_url = check_url(api_url)
+        if not _VISIBLE.fullmatch(api_key):
+            # Said before it is sent: the error of a header that cannot be sent would show the key.
+            raise ConfigurationError(
+                "The API key holds a space, a line break or another character that no key has: copy it anew."
+            )
         self.keys = keys or FreshKeys()
         self._api_key = api_key
         self._patience_seconds = patience_seconds

@@ -13,6 +13,7 @@ from evalward.transport import Transport
 
 type Answer = httpx.Response | Exception
 URL = "https://api.example.com"
+KEY = f"ew_{'a' * 16}_{'b' * 64}"
 
 
 def problem(status: int, code: str, headers: dict[str, str] | None = None, **members: object) -> httpx.Response:
@@ -66,10 +67,12 @@ def pending(tmp_path: Path) -> PendingWrites:
 def connect(service: Service, pending: PendingWrites) -> Callable[..., Transport]:
     """Return a function that makes a transport to the service."""
 
-    def make(keys: KeyKeeper | None = pending, patience_seconds: float = 60.0, url: str = URL) -> Transport:
+    def make(
+        keys: KeyKeeper | None = pending, patience_seconds: float = 60.0, url: str = URL, key: str = KEY
+    ) -> Transport:
         return Transport(
             url,
-            f"ew_{'a' * 16}_{'b' * 64}",
+            key,
             keys=keys,
             patience_seconds=patience_seconds,
             http=httpx.MockTransport(service.handle),

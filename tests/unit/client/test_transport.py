@@ -11,7 +11,7 @@ from evalward.pending_writes import PendingWrites
 from evalward.routes import make_route
 from evalward.transport import Transport, Write
 
-from .conftest import Service, problem
+from .conftest import KEY, Service, problem
 
 RUN = Write(operation="runs.create", path={"project": "demo"}, body={"name": "nightly"})
 type Connect = Callable[..., Transport]
@@ -219,6 +219,13 @@ def test_the_store_is_not_told_the_key(service: Service, connect: Connect) -> No
 def test_an_url_that_is_none_or_would_show_the_key_is_refused(connect: Connect, url: str) -> None:
     with pytest.raises(ConfigurationError):
         connect(url=url)
+
+
+@pytest.mark.parametrize("flaw", ["\n", " ", "\N{HORIZONTAL ELLIPSIS}"])
+def test_a_key_that_is_none_is_refused_and_not_shown(connect: Connect, flaw: str) -> None:
+    with pytest.raises(ConfigurationError, match="copy it anew") as caught:
+        connect(key=KEY + flaw)
+    assert "ew_" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:1", "https://a.b/v1/"])

@@ -20,7 +20,10 @@ class Sources(Resource):
     def update(
         self, project: str, source: str, changes: JsonObject, *, idempotency_key: str | None = None
     ) -> JsonObject:
-        """Change fields of a source, each as a whole; another cron lets ticks count from now on."""
+        """Change fields of a source, each as a whole; another cron lets ticks count from now on.
+
+        None removes the endpoint or the credentials of a source that can do without.
+        """
         return self._write(self._of("sources.update", project, source, changes), idempotency_key)
 
     def apply(
@@ -28,7 +31,7 @@ class Sources(Resource):
     ) -> tuple[Applied, JsonObject]:
         """Make a source what a document says: create it, or change the fields that differ.
 
-        Fields that the document leaves out stay as they are.
+        Fields that the document leaves out stay as they are; an endpoint or credentials that are None there are removed.
 
         Returns
         -------
