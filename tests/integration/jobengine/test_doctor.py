@@ -322,7 +322,8 @@ def test_tick_that_is_due_and_not_decided_is_a_lag(examine: Examine, database: F
 def test_window_that_was_missed_within_the_day_is_told(examine: Examine, tables: Tables) -> None:
     tables.put("scheduler.runs", days=1)
     tables.database.look("""
-        INSERT INTO evals.sources (tenant_id, id, config, config_sha256) VALUES ('demo', 's', '{}', repeat('a', 64));
+        INSERT INTO evals.sources (tenant_id, id, config, config_sha256)
+        VALUES ('demo', 's', '{"starting_deadline_seconds": 3600}', repeat('a', 64));
         INSERT INTO evals.source_windows (tenant_id, source_id, tick_at, window_start, window_end, state)
         VALUES ('demo', 's', now(), now() - interval '2 h', now() - interval '1 h', 'missed_deadline'),
                ('demo', 's', now() - interval '3 d', now() - interval '74 h', now() - interval '73 h',
@@ -336,7 +337,8 @@ def test_window_that_was_missed_within_the_day_is_told(examine: Examine, tables:
 def test_missed_window_that_is_a_day_long_is_told(examine: Examine, tables: Tables) -> None:
     tables.put("scheduler.runs", days=1)
     tables.database.look("""
-        INSERT INTO evals.sources (tenant_id, id, config, config_sha256) VALUES ('demo', 's', '{}', repeat('a', 64));
+        INSERT INTO evals.sources (tenant_id, id, config, config_sha256)
+        VALUES ('demo', 's', '{"starting_deadline_seconds": 3600}', repeat('a', 64));
         INSERT INTO evals.source_windows (tenant_id, source_id, tick_at, window_start, window_end, ticks, state)
         VALUES ('demo', 's', now() - interval '2 h', now() - interval '26 h', now() - interval '2 h', 1,
                 'missed_deadline'),

@@ -74,3 +74,14 @@ def test_missed_ticks_are_counted_by_their_reasons(world: World) -> None:
         "store_unavailable": 1,
     }
     assert read(world, 60).missed == []
+
+
+def test_ticks_that_were_missed_a_day_after_their_time_are_counted_for_a_day(world: World) -> None:
+    world.create(starting_deadline_seconds=86_400)
+    tick = world.last_tick()
+    world.set_cursor(tick - 26 * HOUR)
+    world.pull()
+    (missed,) = read(world).missed
+    assert (missed.ticks, missed.last_tick_at) == (2, tick - 24 * HOUR)
+    world.database.look("UPDATE evals.source_windows SET updated_at = clock_timestamp() - interval '25 hours'")
+    assert read(world).missed == []

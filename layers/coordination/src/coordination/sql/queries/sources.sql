@@ -397,14 +397,18 @@ LEFT JOIN worst ON true;
 -- name: count_missed_reasons
 -- What a project's sources in use missed in the last period_seconds, by source and reason: why the last attempt failed,
 -- `overlap` when a run was in the way, `not_begun` when there was no attempt. windows: entries of the ledger, one for a
--- gap of many ticks. No lock.
+-- gap of many ticks. A tick is missed up to its starting deadline after its time: that bounds the search, and the entry
+-- says when it was. No lock.
 SELECT d.id AS source_id,
        coalesce(w.error_code, CASE w.state WHEN 'missed_overlap' THEN 'overlap' ELSE 'not_begun' END) AS reason,
        count(*) AS windows, sum(w.ticks)::bigint AS ticks, max(w.tick_at) AS last_tick_at
 FROM scheduler.schedules d
+JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
 JOIN evals.source_windows w ON w.tenant_id = d.tenant_id AND w.source_id = d.id
 WHERE d.tenant_id = %(tenant)s::text AND d.retired_at IS NULL AND w.state IN ('missed_deadline', 'missed_overlap')
-  AND w.tick_at >= clock_timestamp() - make_interval(secs => %(period_seconds)s::integer)
+  AND w.tick_at >= clock_timestamp() - make_interval(
+      secs => %(period_seconds)s::integer + (s.config ->> 'starting_deadline_seconds')::integer)
+  AND w.updated_at >= clock_timestamp() - make_interval(secs => %(period_seconds)s::integer)
 GROUP BY d.id, coalesce(w.error_code, CASE w.state WHEN 'missed_overlap' THEN 'overlap' ELSE 'not_begun' END)
 ORDER BY ticks DESC, d.id, reason;
 
