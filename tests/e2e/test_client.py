@@ -270,6 +270,19 @@ labels: {{team: support}}
     shell.write("source.yaml", text.replace("otlp_s3", "mlflow"))
     assert "another id" in shell.run("sources", "apply", "-f", "source.yaml", status=2).stderr
 
+    # An address that needs no name server.
+    store = f"{text}credentials: evalward/{project}/store\nendpoint: https://93.184.216.34\n"
+    store = store.replace("otlp_s3", "mlflow").replace("nightly-support", "store")
+    store = store.replace(f"s3://{client.stack.bucket}/traces/{project}/support/", "'1'")
+    shell.write("store.yaml", store)
+    assert shell.json("sources", "apply", "-f", "store.yaml")["credentials"] == f"evalward/{project}/store"
+    shell.write("store.yaml", store.replace(f"credentials: evalward/{project}/store", "credentials: null"))
+    done = shell.run("sources", "apply", "-f", "store.yaml", "--json")
+    assert "updated" in done.stderr
+    assert json.loads(done.stdout)["credentials"] is None
+    assert "unchanged" in shell.run("sources", "apply", "-f", "store.yaml").stderr
+    shell.run("sources", "retire", "store", "--yes")
+
     preview = shell.json("sources", "preview", "nightly-support", "--after", "2027-01-01T00:00:00Z")
     assert preview["next_ticks"][0] == "2027-01-01T02:00:00Z"
     assert shell.json("sources", "pause", "nightly-support")["paused"] is True

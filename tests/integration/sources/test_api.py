@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from api.sources.models import UpdateSource
 from coordination.clock import format_instant
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 SOURCES = "/v1/projects/demo/sources"
+# An address that needs no name server.
+PUBLIC = "https://93.184.216.34"
 
 
 def path_of(start: datetime, action: str) -> str:
@@ -142,8 +145,40 @@ def test_edit_that_leaves_the_ticks_alone_leaves_the_cursor_alone(world: World) 
     edited = world.service.call("PATCH", f"{SOURCES}/nightly", body).json
     assert edited["cursor"] == source["cursor"]
     assert (edited["max_traces"], edited["labels"]) == (5, {"a": "b"})
-    assert world.service.call("PATCH", f"{SOURCES}/nightly", {"labels": None}).status == 400
     assert world.service.call("PATCH", f"{SOURCES}/nightly", {"window": {"seconds": 1}}).pointers == ["/window/seconds"]
+
+
+@pytest.mark.parametrize("connector", ["mlflow", "phoenix"])
+def test_null_removes_the_credentials_of_a_store_that_can_do_without(world: World, connector: str) -> None:
+    place = {"connector": connector, "endpoint": PUBLIC, "location": "1", "credentials": "evalward/demo/store"}
+    source = world.create(**place)
+    changed = world.service.call("PATCH", f"{SOURCES}/nightly", {"credentials": None})
+    assert (changed.status, changed.json["credentials"]) == (200, None)
+    assert world.read() == changed.json
+    same = {name: value for name, value in changed.json.items() if name not in ("credentials", "updated_at")}
+    assert same == {name: source[name] for name in same}
+    assert world.service.call("PATCH", f"{SOURCES}/nightly", {"credentials": None}).status == 200
+    back = world.service.call("PATCH", f"{SOURCES}/nightly", {"credentials": "evalward/demo/store"})
+    assert back.json["credentials"] == "evalward/demo/store"
+
+
+def test_null_for_what_a_source_needs_is_refused_at_its_place(world: World) -> None:
+    store = {"endpoint": PUBLIC, "location": "p1", "credentials": "evalward/demo/store"}
+    for connector in ("mlflow", "phoenix", "langfuse"):
+        world.create(connector, connector=connector, **store)
+    world.create()
+    needed = [
+        *(("nightly", field) for field in UpdateSource.model_fields if field not in ("endpoint", "credentials")),
+        *((connector, "endpoint") for connector in ("mlflow", "phoenix", "langfuse")),
+        ("langfuse", "credentials"),
+    ]
+    for source_id, field in needed:
+        before = world.read(source_id)
+        refused = world.service.call("PATCH", f"{SOURCES}/{source_id}", {field: None})
+        assert (refused.status, refused.code, refused.pointers) == (400, "invalid_request", [f"/{field}"]), source_id
+        assert world.read(source_id) == before
+    # Files have neither, so there is nothing to remove.
+    assert world.service.call("PATCH", f"{SOURCES}/nightly", {"endpoint": None, "credentials": None}).status == 200
 
 
 def test_edit_while_a_pull_reads_makes_it_write_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,10 @@ _File = Annotated[Path, typer.Option("--file", "-f", help="source.yaml or JSON; 
 def apply_source(
     file: _File, project: Project = None, idempotency_key: IdempotencyKey = None, as_json: AsJson = False
 ) -> None:
-    """Make a source what a file says: create it, or change what differs. What the file leaves out stays; null removes
-    an endpoint or credentials."""
+    """Make a source what a file says: create it, or change what differs. What the file leaves out stays.
+
+    Null removes an endpoint or credentials.
+    """
     del as_json
     body = read_document(file)
     with open_session() as session:

@@ -31,7 +31,7 @@ class Sources(Resource):
     ) -> tuple[Applied, JsonObject]:
         """Make a source what a document says: create it, or change the fields that differ.
 
-        Fields that the document leaves out stay as they are; an endpoint or credentials that are None there are removed.
+        Fields that the document leaves out stay as they are; None removes an endpoint or credentials.
 
         Returns
         -------

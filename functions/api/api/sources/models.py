@@ -11,7 +11,15 @@ from coordination.runs import EvaluatorConfig
 from coordination.sinks import MAX_SINKS, Sink
 from coordination.source_locations import ConnectorName
 from coordination.sources import SourceWindow, WindowState
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from records.gates import MAX_GATES, Gate
 from records.json_pointer import read_pointer
@@ -21,6 +29,7 @@ from api.runs.models import MAX_LABELS, LabelKey, LabelValue
 
 MIB = 1024 * 1024
 _SPARE_SECONDS = 120
+_REMOVABLE = frozenset({"endpoint", "credentials"})
 _REFUSED = {
     "policy": "online policies are not taken: a source evaluates whole windows in batch",
     "backfill": "backfill is not taken: ticks count from now on; POST …/windows/{start}/run runs a missed window",
@@ -176,12 +185,27 @@ class CreateSource(SourceFields):
     id: SourceId
 
 
+def _show_null_only_where_it_is_taken(schema: dict[str, Any]) -> None:
+    for name, field in schema["properties"].items():
+        del field["default"]
+        if name not in _REMOVABLE:
+            (taken,) = [one for one in field.pop("anyOf") if one != {"type": "null"}]
+            field.update(taken)
+
+
 class UpdateSource(RequestModel):
-    """Fields to change, each as a whole; those left out stay. Another cron lets ticks count from now on."""
+    """Fields to change, each as a whole; those left out stay. Another cron lets ticks count from now on.
+
+    Null removes the endpoint or the credentials; no other field can be null.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_show_null_only_where_it_is_taken)
 
     location: Location | None = None
-    endpoint: Endpoint | None = None
-    credentials: SecretName | None = None
+    endpoint: Annotated[Endpoint | None, Field(description="null removes it where the connector needs none")] = None
+    credentials: Annotated[
+        SecretName | None, Field(description="null removes them where the store wants none; langfuse needs them")
+    ] = None
     schedule: Schedule | None = None
     window: WindowLength | None = None
     starting_deadline_seconds: Annotated[int | None, Field(ge=120, le=86_400)] = None
@@ -195,14 +219,13 @@ class UpdateSource(RequestModel):
     sinks: Annotated[list[Sink] | None, Field(max_length=MAX_SINKS)] = None
     paused: bool | None = None
 
-    @model_validator(mode="after")
-    def has_values(self) -> Self:
-        """Refuse null: no field of a source can be without a value."""
-        for name in self.model_fields_set:
-            if getattr(self, name) is None:
-                message = f"{name} is null; leave it out to keep it"
-                raise ValueError(message)
-        return self
+    @field_validator("*", mode="before")
+    @classmethod
+    def has_a_value(cls, value: Any, field: ValidationInfo) -> Any:
+        """Refuse null for what a source cannot be without."""
+        if value is None and field.field_name not in _REMOVABLE:
+            raise ValueError("cannot be null; leave the field out to keep it")
+        return value
 
     @model_serializer(mode="wrap")
     def _write_what_was_sent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
