@@ -11,16 +11,15 @@ A URL lasts an hour. When it has run out before the file was there, nothing has 
 anew under the next number.
 """
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from evalward.errors import ConfigurationError, ProblemError, UploadRefusedError
-from evalward.pending_writes import GivenKey, HeldKey
+from evalward.pending_writes import HeldKey
 from evalward.transport import JsonObject, Transport, Write
 
 DIRECT_BYTES = 4 * 1024 * 1024
@@ -116,6 +115,7 @@ def publish_file(
     if format_ is None:
         raise ConfigurationError(f"{file.name} ends neither in .jsonl nor in .parquet: say its format.")
     fields: JsonObject = {"name": wanted.name or file.stem, "format": format_, "nul": wanted.nul}
+    # Content that is the newest version already makes no other one, so a key that is too old may be replaced.
     try:
         size = file.stat().st_size
         if size <= DIRECT_BYTES:
@@ -123,12 +123,12 @@ def publish_file(
             mapping = None if wanted.mapping is None else json.dumps(wanted.mapping)
             query = fields | {"mapping": mapping, "validate_only": wanted.validate_only or None}
             write = Write(operation="datasets.upload", path={"project": project}, query=query, content=content)
-            with _hold(transport, write, idempotency_key) as held:
+            with transport.hold(write, idempotency_key, is_harmless_twice=True) as held:
                 return _read_publication(transport.write_under(held, write))
         body = {name: value for name, value in fields.items() if value is not None}
         body |= {"bytes": size, "sha256": hash_file(file)} | ({"mapping": wanted.mapping} if wanted.mapping else {})
         reserve = Write(operation="uploads.create", path={"project": project}, body=body)
-        with _hold(transport, reserve, idempotency_key) as held:
+        with transport.hold(reserve, idempotency_key, is_harmless_twice=True) as held:
             upload = _Upload(transport, project, file, size, held, progress)
             return upload.publish(reserve, validate_only=wanted.validate_only)
     except OSError as error:
@@ -139,16 +139,6 @@ def hash_file(file: Path) -> str:
     """Return the SHA-256 of a file in hex."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def _hold(transport: Transport, write: Write, idempotency_key: str | None) -> Generator[HeldKey]:
-    if idempotency_key is not None:
-        yield GivenKey(idempotency_key)
-        return
-    # Content that is the newest version already makes no other one, so a key that is too old may be replaced.
-    with transport.keys.hold(transport.intend(write, is_harmless_twice=True)) as held:
-        yield held
 
 
 class _Upload:

@@ -1,5 +1,6 @@
 """Requests with retries. A write is sent again under its Idempotency-Key, never under another."""
 
+import contextlib
 import hashlib
 import ipaddress
 import json
@@ -182,13 +183,29 @@ class Transport:
             No definite answer; the same write under the same key makes it happen once.
         UnreachableError
             The API was never reached.
-        StaleWriteError
-            See there.
+        ConfigurationError, StaleWriteError
+            As `hold`.
         """
-        if idempotency_key is not None:
-            return self.write_under(GivenKey(idempotency_key), write, patience_seconds=patience_seconds)
-        with self.keys.hold(self.intend(write)) as held:
+        with self.hold(write, idempotency_key) as held:
             return self.write_under(held, write, patience_seconds=patience_seconds)
+
+    def hold(
+        self, write: Write, idempotency_key: str | None = None, *, is_harmless_twice: bool = False
+    ) -> contextlib.AbstractContextManager[HeldKey]:
+        """Give the key for a write while the block runs: the caller's own, or one from `keys`.
+
+        Raises
+        ------
+        ConfigurationError
+            The caller's key is none.
+        StaleWriteError
+            See there; not for a write that is harmless twice.
+        """
+        if idempotency_key is None:
+            return self.keys.hold(self._intend(write, is_harmless_twice=is_harmless_twice))
+        if not idempotency_key or not _VISIBLE.fullmatch(idempotency_key):
+            raise ConfigurationError(f"{idempotency_key!r} is no Idempotency-Key: visible ASCII characters are.")
+        return contextlib.nullcontext(GivenKey(idempotency_key))
 
     def write_under(
         self,
@@ -283,7 +300,7 @@ class Transport:
             raise UnreachableError(f"The object store refused: HTTP {response.status_code}")
         return response
 
-    def intend(self, write: Write, *, is_harmless_twice: bool = False) -> Intent:
+    def _intend(self, write: Write, *, is_harmless_twice: bool) -> Intent:
         """Say what a write is, for its pending key. The digest holds where it goes and as whom: not the secret."""
         method, path = make_route(write.operation, write.path)
         content = None if write.content is None else hashlib.sha256(write.content).hexdigest()

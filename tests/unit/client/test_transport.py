@@ -160,6 +160,13 @@ def test_a_key_of_the_callers_own_is_sent_and_not_kept(
     assert pending.entries() == []
 
 
+@pytest.mark.parametrize("key", ["", "build 17", "build-17\n", "b\u00fcild"])
+def test_a_key_of_the_callers_own_that_is_none_is_refused(service: Service, connect: Connect, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="no Idempotency-Key"):
+        connect().write(RUN, idempotency_key=key)
+    assert service.requests == []
+
+
 def test_without_files_a_write_has_one_key_for_all_its_attempts(service: Service, connect: Connect) -> None:
     service.answers = [httpx.ReadTimeout("read"), httpx.Response(500), httpx.Response(202, json={})]
     connect(keys=None).write(RUN)
