@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from evalward_local.running_stack import running_stack
-from evalward_local.showcase import Showcase, fill_project
+from evalward_local.showcase import Showcase
 from evalward_local.stack_client import StackClient
 from evalward_local.webhook_receiver import WebhookReceiver
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect, sync_playwright
@@ -27,24 +26,8 @@ pytestmark = pytest.mark.chromium
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Generator[WebhookReceiver]:
-    with WebhookReceiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, receiver: WebhookReceiver) -> Generator[StackClient]:
-    hosts = {"OutgoingAllowedHosts": json.dumps({"*": [receiver.host]})}
-    with (
-        running_stack(tmp_path_factory.mktemp("stack"), environments=4, parameters=hosts) as stack,
-        StackClient(stack) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def showcase(client: StackClient, receiver: WebhookReceiver) -> Showcase:
-    return fill_project(client, "support", receiver.url)
+def client(calling_client: StackClient) -> StackClient:
+    return calling_client
 
 
 @pytest.fixture

@@ -3,14 +3,11 @@
 import json
 import os
 import subprocess
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from evalward_local.running_stack import running_stack
-from evalward_local.showcase import Showcase, fill_project
+from evalward_local.showcase import Showcase
 from evalward_local.stack_client import StackClient
-from evalward_local.webhook_receiver import WebhookReceiver
 
 PROGRAM = Path(__file__).parents[2] / ".local/openapi/bin/st"
 CHECKS = (
@@ -27,24 +24,8 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="`make test` sets s
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Generator[WebhookReceiver]:
-    with WebhookReceiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, receiver: WebhookReceiver) -> Generator[StackClient]:
-    hosts = {"OutgoingAllowedHosts": json.dumps({"*": [receiver.host]})}
-    with (
-        running_stack(tmp_path_factory.mktemp("stack"), environments=4, parameters=hosts) as stack,
-        StackClient(stack) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def showcase(client: StackClient, receiver: WebhookReceiver) -> Showcase:
-    return fill_project(client, "support", receiver.url)
+def client(calling_client: StackClient) -> StackClient:
+    return calling_client
 
 
 def write_parameters(client: StackClient, showcase: Showcase) -> str:

@@ -21,12 +21,6 @@ ROWS = [{"id": f"r{number}", "input": "secret question", "output": "yes", "refer
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Generator[WebhookReceiver]:
-    with WebhookReceiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stack")
 
