@@ -1,11 +1,13 @@
 """Sources."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from evalward.errors import ConfigurationError, ProblemError
 from evalward.resources.resource import Resource
-from evalward.transport import JsonObject, Write
+from evalward.transport import JsonObject, Write, read_object
 
 type Applied = Literal["created", "updated", "unchanged"]
 
@@ -31,7 +33,8 @@ class Sources(Resource):
     ) -> tuple[Applied, JsonObject]:
         """Make a source what a document says: create it, or change the fields that differ.
 
-        Fields that the document leaves out stay as they are; None removes an endpoint or credentials.
+        Fields that the document leaves out stay as they are; None removes an endpoint or credentials. Interrupted, it
+        can be made again at any time: it looks what there is before it writes.
 
         Returns
         -------
@@ -45,25 +48,28 @@ class Sources(Resource):
         """
         if not isinstance(source.get("id"), str):
             raise ConfigurationError("A source needs an id.")
-        try:
-            present = self.get(project, source["id"])
-        except ProblemError as error:
-            if error.status != 404:
-                raise
-            return "created", self.create(project, source, idempotency_key=idempotency_key)
-        if source.get("connector", present["connector"]) != present["connector"]:
+        present = self._find(project, source["id"])
+        if present is not None and source.get("connector", present["connector"]) != present["connector"]:
             raise ConfigurationError(
                 f"{source['id']} has the connector {present['connector']}, which cannot be changed: retire it and give "
                 "the new source another id."
             )
-        changes = {
-            name: value
-            for name, value in source.items()
-            if name not in ("id", "connector") and not _says_the_same(value, present.get(name))
-        }
-        if not changes:
-            return "unchanged", present
-        return "updated", self.update(project, source["id"], changes, idempotency_key=idempotency_key)
+        create = Write(operation="sources.create", path={"project": project}, body=source)
+        # The key belongs to the document: that the source says the same is the end of an interrupted attempt too.
+        with self._transport.hold(create, idempotency_key, is_harmless_twice=True) as held:
+            if present is None:
+                return "created", read_object(self._transport.write_under(held, create))
+            changes = {
+                name: value
+                for name, value in source.items()
+                if name not in ("id", "connector") and not _says_the_same(value, present.get(name))
+            }
+            if not changes:
+                held.finish()
+                return "unchanged", present
+            update = self._of("sources.update", project, source["id"], changes)
+            suffix = _suffix_of(changes, present)
+            return "updated", read_object(self._transport.write_under(held, update, suffix=suffix))
 
     def get(self, project: str, source: str) -> JsonObject:
         """Read a source with its cursor and its counters."""
@@ -130,9 +136,23 @@ class Sources(Resource):
         """Retire a source; its runs and windows stay."""
         self._write(self._of("sources.retire", project, source), idempotency_key)
 
+    def _find(self, project: str, source: str) -> JsonObject | None:
+        try:
+            return self.get(project, source)
+        except ProblemError as error:
+            if error.status != 404:
+                raise
+            return None
+
     @staticmethod
     def _of(operation: str, project: str, source: str, body: Any = None, query: JsonObject | None = None) -> Write:
         return Write(operation=operation, path={"project": project, "source": source}, query=query or {}, body=body)
+
+
+def _suffix_of(changes: JsonObject, present: JsonObject) -> str:
+    """Tell changes apart: the same ones to a source that was changed meanwhile are another request."""
+    request = json.dumps([changes, present["updated_at"]], sort_keys=True)
+    return f"-{hashlib.sha256(request.encode()).hexdigest()[:12]}"
 
 
 def _says_the_same(wanted: Any, present: Any) -> bool:
