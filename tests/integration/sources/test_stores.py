@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
+from botocore.config import Config
+from botocore.stub import Stubber
 from coordination.environment import Environment
 from coordination.settings import OutgoingSettings, SourceSettings
 
@@ -204,14 +206,65 @@ def test_credentials_come_from_the_secret_and_stand_nowhere_else(
     assert not [text for text in texts if "the-token-itself" in text or "dTpw" in text]
 
 
-def test_secret_that_is_not_there_fails_the_attempt(world: World, store: Store, tick: datetime) -> None:
+@pytest.mark.parametrize(
+    "content", [None, '"a text"', '{"api_key": "s3cr3t"}', '{"token": ""}', '{"username": "s3cr3t"}', "s3cr3t"]
+)
+def test_secret_that_is_not_there_or_holds_no_credentials_fails_the_attempt(
+    world: World, store: Store, tick: datetime, content: str | None
+) -> None:
+    if content is not None:
+        boto3.client("secretsmanager").create_secret(Name=SECRET, SecretString=content)
     world.service.call("PATCH", "/v1/projects/demo/sources/nightly", {"credentials": SECRET})
     store.traces = {"a": tick - MINUTE}
     world.pull()
     (window,) = world.windows()
-    assert window["error_code"] == "credentials_unusable"
+    assert (window["error_code"], window["state"]) == ("credentials_unusable", "working")
+    assert SECRET in window["error"]
+    assert "s3cr3t" not in window["error"]
+    assert store.authorizations == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("AccessDeniedException", "credentials_unusable"),
+        ("DecryptionFailure", "credentials_unusable"),
+        ("InternalServiceError", "credentials_unavailable"),
+        ("ThrottlingException", "credentials_unavailable"),
+        ("UnrecognizedClientException", "credentials_unavailable"),
+        (None, "credentials_unavailable"),
+    ],
+)
+def test_secrets_manager_that_refuses_or_does_not_answer_is_told_apart(
+    world: World, store: Store, tick: datetime, monkeypatch: pytest.MonkeyPatch, answer: str | None, code: str
+) -> None:
+    client = boto3.client("secretsmanager")
+    client.create_secret(Name=SECRET, SecretString='{"token": "the-token-itself"}')
+    world.service.call("PATCH", "/v1/projects/demo/sources/nightly", {"credentials": SECRET})
+    store.traces = {"a": tick - MINUTE}
+    with socket.socket() as silent, monkeypatch.context() as patch:
+        # Bound and not listening: whoever calls is refused.
+        silent.bind(("127.0.0.1", 0))
+        config = Config(retries={"mode": "standard", "total_max_attempts": 1})
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        sick = boto3.client("secretsmanager", endpoint_url=endpoint, config=config)
+        patch.setattr(world.environment.secrets, "_client", sick)
+        if answer is None:
+            world.pull()
+        else:
+            with Stubber(sick) as stubber:
+                stubber.add_client_error("get_secret_value", answer)
+                world.pull()
+    (window,) = world.windows()
+    assert (window["error_code"], window["state"], window["attempts"]) == (code, "working", 1)
     assert SECRET in window["error"]
     assert store.authorizations == []
+    assert world.runs() == []
+    # As soon as there is an answer the same window is read.
+    world.make_due()
+    world.pull()
+    (after,) = world.windows()
+    assert (after["state"], after["error_code"], after["window"]) == ("done", None, window["window"])
 
 
 @pytest.mark.parametrize(

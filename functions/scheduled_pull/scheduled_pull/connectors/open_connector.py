@@ -3,6 +3,7 @@
 from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.ports.objects import Objects
+from coordination.ports.secrets import SecretUnavailableError
 from coordination.source_locations import LocationRefusedError, find_place_faults, read_files_location
 from coordination.sources import SourceConfig
 
@@ -57,11 +58,18 @@ def _open_files(environment: Environment, project: str, config: SourceConfig, de
 def _read_authorization(environment: Environment, credentials: str | None) -> str | None:
     if credentials is None:
         return None
-    authorization = make_authorization(environment.secrets.read_foreign(credentials))
+    try:
+        secret = environment.secrets.read_foreign(credentials)
+    except SecretUnavailableError as error:
+        raise PullFailedError(
+            "credentials_unavailable",
+            f"Secrets Manager did not answer when the secret {credentials} was to be read; the store was not called.",
+        ) from error
+    authorization = make_authorization(secret)
     if authorization is None:
         raise PullFailedError(
             "credentials_unusable",
-            f"The secret {credentials} cannot be read, or holds neither token, nor username and password, nor "
-            "public_key and secret_key.",
+            f"The secret {credentials} is not there or may not be read, or holds neither token, nor username and "
+            "password, nor public_key and secret_key.",
         )
     return authorization

@@ -138,14 +138,14 @@ class TraceStore:
             self._sleep(problem, _FIRST_WAIT_SECONDS * 2 ** min(tries - 1, 6) if wait_seconds is None else wait_seconds)
 
     def _send(self, target: str, content: bytes | None) -> HttpAnswer:
+        if self._headers is None:
+            authorization = self._read_authorization()
+            self._headers = {"accept": "application/json"} | ({"authorization": authorization} if authorization else {})
         remaining = self._deadline.remaining_seconds()
         if remaining <= 0:
             raise PullFailedError(
                 "pull_timeout", "The store was not read in the time of a pull; take a shorter window."
             )
-        if self._headers is None:
-            authorization = self._read_authorization()
-            self._headers = {"accept": "application/json"} | ({"authorization": authorization} if authorization else {})
         destination = self._calls.resolve(self._project, self._endpoint)
         root = destination.path.rstrip("/")
         return self._calls.send(

@@ -8,6 +8,8 @@ import orjson
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
+# A call ends in half a minute, whatever hangs: whoever needs a secret has a deadline of its own.
+_CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 8, 3
 _NOT_TO_BE_HAD = frozenset(
     {
         "AccessDeniedException",
@@ -20,6 +22,10 @@ _NOT_TO_BE_HAD = frozenset(
 )
 
 
+class SecretUnavailableError(Exception):
+    """Secrets Manager did not answer, or had too much to do: another time it may."""
+
+
 class Secrets:
     """Reads and writes JSON secrets; a secret is read once per environment unless a fresh copy is asked for."""
 
@@ -29,8 +35,14 @@ class Secrets:
     @cached_property
     def _client(self) -> "SecretsManagerClient":
         import boto3
+        from botocore.config import Config
 
-        return boto3.client("secretsmanager")
+        config = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": _TRIES},
+        )
+        return boto3.client("secretsmanager", config=config)
 
     def read(self, secret_id: str, is_fresh: bool = False) -> dict[str, Any]:
         """Return the JSON object of a secret.
@@ -54,17 +66,19 @@ class Secrets:
 
         Raises
         ------
-        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError
+        SecretUnavailableError
             Secrets Manager did not answer; another time it may.
         """
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             text = self._client.get_secret_value(SecretId=secret_id).get("SecretString", "")
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in _NOT_TO_BE_HAD:
                 return None
-            raise
+            raise SecretUnavailableError from error
+        except BotoCoreError as error:
+            raise SecretUnavailableError from error
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:
