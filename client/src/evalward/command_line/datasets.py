@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from evalward.command_line.documents import read_pairs
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
 from evalward.command_line.output import as_text, notes, print_table, say, show, show_fields, show_list
-from evalward.command_line.selection import find_dataset
+from evalward.command_line.selection import find_dataset, is_sha256
 from evalward.command_line.session import confirm, open_session, take
 from evalward.publish_file import WantedDataset
 
@@ -137,9 +137,15 @@ def delete_dataset(
     del as_json
     with open_session() as session:
         where = session.project(project)
-        found = find_dataset(session.client, where, dataset)
-        confirm(f"Delete {found['name']}@{found['version']} ({found['records']} records)?", is_agreed=yes)
-        answer = session.client.datasets.delete(where, found["sha256"], idempotency_key=idempotency_key)
+
+        def find() -> str:
+            if yes and is_sha256(dataset):
+                return dataset
+            found = find_dataset(session.client, where, dataset)
+            confirm(f"Delete {found['name']}@{found['version']} ({found['records']} records)?", is_agreed=yes)
+            return found["sha256"]
+
+        answer = session.client.datasets.delete_named(where, dataset, find, idempotency_key=idempotency_key)
     show(answer, lambda: print_table(list(answer), [list(answer.values())]))
 
 

@@ -23,7 +23,7 @@ from evalward.command_line.output import (
     show_ids,
     show_list,
 )
-from evalward.command_line.selection import find_run
+from evalward.command_line.selection import find_run, is_sha256
 from evalward.command_line.session import confirm, open_session, take
 from evalward.errors import ConfigurationError
 from evalward.resources.runs import END_STATES
@@ -368,8 +368,7 @@ def _read_dataset(named: str) -> JsonObject:
         if not version.isdecimal():
             raise ConfigurationError(f"--dataset {named}: the version is a number.")
         return {"name": name, "version": int(version)}
-    is_digest = len(named) == 64 and all(letter in "0123456789abcdef" for letter in named)
-    return {"sha256": named} if is_digest else {"name": named}
+    return {"sha256": named} if is_sha256(named) else {"name": named}
 
 
 def _form_of(output: Path | None) -> str:

@@ -7,6 +7,11 @@ from evalward.errors import ConfigurationError
 from evalward.transport import JsonObject
 
 
+def is_sha256(named: str) -> bool:
+    """Tell whether a dataset is named by its content."""
+    return re.fullmatch(r"[0-9a-f]{64}", named) is not None
+
+
 def find_dataset(client: Client, project: str, named: str) -> JsonObject:
     """Return a dataset by sha256, by name@version, or by name (its newest version).
 
@@ -15,7 +20,7 @@ def find_dataset(client: Client, project: str, named: str) -> JsonObject:
     ConfigurationError
         No version has the name.
     """
-    if "@" in named or re.fullmatch(r"[0-9a-f]{64}", named):
+    if "@" in named or is_sha256(named):
         return client.datasets.get(project, named)
     newest = client.datasets.page(project, name=named, limit=1)["items"]
     if not newest:

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalward.publish_file import Publication, WantedDataset, publish_file
 from evalward.resources.resource import Resource
-from evalward.transport import JsonObject, Write
+from evalward.transport import JsonObject, Write, read_object
 
 
 class Datasets(Resource):
@@ -47,6 +47,34 @@ class Datasets(Resource):
 
     def delete(self, project: str, sha256: str, *, idempotency_key: str | None = None) -> JsonObject:
         """Delete a dataset by its content: all names and versions that have it; runs keep what they evaluate."""
-        return self._write(
-            Write(operation="datasets.delete", path={"project": project, "dataset": sha256}), idempotency_key
-        )
+        return self.delete_named(project, sha256, lambda: sha256, idempotency_key=idempotency_key)
+
+    def delete_named(
+        self, project: str, named: str, find: Callable[[], str], *, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Delete a dataset by what its user calls it.
+
+        Interrupted and made again it goes on with the content that was found the first time: by then the name may say
+        nothing, or another content.
+
+        Parameters
+        ----------
+        project, named
+            Which, in the user's words.
+        find
+            Returns its sha256; what it raises ends the deletion before it has begun.
+        idempotency_key
+            A key of your own; nothing is remembered beside it.
+        """
+        with self._transport.hold(self._of_deletion(project, named), idempotency_key) as held:
+            if not held.note:
+                try:
+                    held.remember(find())
+                except BaseException:
+                    held.finish()
+                    raise
+            return read_object(self._transport.write_under(held, self._of_deletion(project, held.note)))
+
+    @staticmethod
+    def _of_deletion(project: str, dataset: str) -> Write:
+        return Write(operation="datasets.delete", path={"project": project, "dataset": dataset})
