@@ -269,6 +269,10 @@ class DueSource:
         done = "SELECT 1 FROM evals.source_windows WHERE tenant_id = %(project)s AND state = 'done'"
         self._client.wait(lambda: self._look(done) or None, "the window to be done")
 
+    def read(self) -> Any:
+        """Return the source as the API shows it."""
+        return self._client.expect(200, "GET", f"/v1/projects/{self.project}/sources/hourly")
+
     def list_stored(self) -> set[str]:
         """Return the keys of the snapshots in the bucket."""
         bucket, prefix = self._client.stack.bucket, f"snapshots/{self.project}/"
@@ -350,6 +354,7 @@ def test_pull_killed_while_it_stores_its_snapshot(
     source.check_wholly_or_not_at_all()
     source.recover()
     source.check_one_run()
+    assert source.read()["failed_attempts"] == 1
     # What the dead had stored is used: the retry read the same, and wrote beside it only what was not there.
     assert left <= source.find_snapshot() == source.list_stored()
     assert len([path for path in bucket.written if f"/snapshots/{source.project}/" in path]) == 2

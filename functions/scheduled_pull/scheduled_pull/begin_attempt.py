@@ -9,6 +9,7 @@ from coordination.clock import format_instant
 from coordination.cron import Ticks
 from coordination.database import Transaction
 from coordination.events import emit_event
+from coordination.failures import record_failure
 from coordination.queries import load_queries
 from coordination.sources import SourceConfig, make_run_id, read_ticks, schedule_wake_up
 
@@ -20,6 +21,10 @@ _QUERIES = load_queries("sources")
 _ENTRIES_MAX = 50
 _FIRST_RETRY_SECONDS = 60
 _LONGEST_RETRY_SECONDS = 900
+_CUT_SHORT = "attempt_cut_short"
+_CUT_SHORT_DETAIL = (
+    "The attempt never told how it ended: its function was killed, ran out of time or memory, or lost the database."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class _Source:
     now: datetime
     last_run: LastRun | None
     is_paused: bool
+    has_cut_short: bool
 
 
 def begin_attempt(transaction: Transaction, source_id: str) -> Attempt | None:
@@ -78,6 +84,8 @@ def begin_attempt(transaction: Transaction, source_id: str) -> Attempt | None:
     if source is None:
         schedule_wake_up(transaction, source_id, None)
         return None
+    if source.has_cut_short:
+        _fail_cut_short(transaction, source_id)
     attempt, requested_at = _begin_requested(transaction, source)
     if attempt is not None:
         return attempt
@@ -106,7 +114,17 @@ def _read_source(transaction: Transaction, source_id: str) -> _Source | None:
     config = SourceConfig.model_validate(row["config"])
     last_run = LastRun(row["last_created_at"], row["last_finished_at"]) if row["last_created_at"] else None
     timing = Timing(read_ticks(row), config.settle, config.starting_deadline)
-    return _Source(source_id, config, timing, row["cursor_at"], row["now"], last_run, row["paused"])
+    return _Source(
+        source_id, config, timing, row["cursor_at"], row["now"], last_run, row["paused"], row["has_cut_short"]
+    )
+
+
+def _fail_cut_short(transaction: Transaction, source_id: str) -> None:
+    """Note the attempts that died: the lease is ours, so whoever made them is gone or can write nothing any more."""
+    params = _of(transaction, source_id, error_code=_CUT_SHORT, error=_CUT_SHORT_DETAIL)
+    for _ in transaction.fetch_all(_QUERIES["fail_cut_short_attempts"], params):
+        transaction.submit(_QUERIES["count_failed_attempt"], params)
+        record_failure(transaction, "pull", source_id, f"{_CUT_SHORT}: {_CUT_SHORT_DETAIL}")
 
 
 def _begin_requested(transaction: Transaction, source: _Source) -> tuple[Attempt | None, datetime | None]:

@@ -119,9 +119,15 @@ RETURNING w.queue, w.kind, w.project, w.ref_id;
 
 -- name: read_source_to_pull
 -- A source with all that decides its next tick; no row when it is retired or unknown. now: the one clock reading of this
--- decision. last_*: of its latest run, NULL when there is none or it was deleted. Lock: its schedule's row.
+-- decision. last_*: of its latest run, NULL when there is none or it was deleted. has_cut_short: an attempt never told how
+-- it ended, if the reader holds the source's lease. Lock: its schedule's row.
 SELECT d.cursor_at, d.paused, d.cron_sets, s.config, s.config_sha256, r.created_at AS last_created_at,
-       r.finished_at AS last_finished_at, clock_timestamp() AS now
+       r.finished_at AS last_finished_at, clock_timestamp() AS now,
+       EXISTS (SELECT 1
+               FROM scheduler.runs t
+               JOIN scheduler.graph_jobs g ON g.tenant_id = t.tenant_id AND g.id = t.id
+               WHERE t.tenant_id = d.tenant_id AND t.schedule_id = d.id AND t.state = 'planning'
+                 AND g.state = 'running') AS has_cut_short
 FROM scheduler.schedules d
 JOIN evals.sources s ON s.tenant_id = d.tenant_id AND s.id = d.id
 LEFT JOIN evals.runs r ON r.tenant_id = s.tenant_id AND r.id = s.last_evaluation_id
@@ -256,6 +262,24 @@ RETURNING next_attempt_at;
 -- Add a failed attempt to a source. Lock: its row.
 UPDATE evals.sources SET failed_attempts = failed_attempts + 1
 WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text;
+
+-- name: fail_cut_short_attempts
+-- Note why attempts failed that never told: their assembly still runs though another one holds the source's lease. A row
+-- comes back for each. Lock: the rows of assemblies and windows.
+WITH ended AS (
+    UPDATE scheduler.graph_jobs g
+    SET state = 'queued', error = %(error_code)s::text, updated_at = clock_timestamp()
+    FROM scheduler.runs t
+    WHERE t.tenant_id = %(tenant)s::text AND t.schedule_id = %(id)s::text AND t.state = 'planning'
+      AND g.tenant_id = t.tenant_id AND g.id = t.id AND g.state = 'running'
+    RETURNING t.tick_at
+)
+UPDATE evals.source_windows w
+SET error_code = %(error_code)s::text, error = %(error)s::text, trace_id = NULL, updated_at = clock_timestamp()
+FROM ended
+WHERE w.tenant_id = %(tenant)s::text AND w.source_id = %(id)s::text AND w.tick_at = ended.tick_at
+  AND w.state IN ('working', 'requested')
+RETURNING w.tick_at;
 
 -- name: fail_graph_job
 -- Note why an assembly failed; it is queued again. Lock: its row.
