@@ -17,7 +17,8 @@ import orjson
 from coordination.clock import Deadline
 from coordination.exported_results import encode_report
 from coordination.ports.http_calls import HttpAnswer, OutgoingFailedError, OutgoingRefusedError
-from coordination.remote_places import find_secret_fault
+from coordination.ports.secrets import SecretUnavailableError
+from coordination.secret_headers import SecretUnusableError, read_secret_headers
 from coordination.sink_attempts import SinkFailedError, SinkOrder, SinkRefusedError
 
 _API = "/api/2.0/mlflow"
@@ -169,18 +170,13 @@ class _Server:
 
 
 def _read_headers(order: SinkOrder) -> dict[str, str]:
-    headers = {"content-type": "application/json", "accept": "application/json"}
-    secret: str | None = order.config.get("secret")
-    if secret is None:
-        return headers
-    fault = find_secret_fault(secret, order.project)
-    if fault is not None:
-        raise SinkRefusedError(f"the secret {fault}")
-    found: Any = order.environment.secrets.read_foreign(secret)
-    own = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    if not own or not all(isinstance(value, str) for value in own.values()):
-        raise SinkRefusedError("the secret cannot be had, or is no JSON object of request headers")
-    return {name.lower(): value for name, value in own.items()} | headers
+    try:
+        own = read_secret_headers(order.environment.secrets, order.project, order.config.get("secret"))
+    except SecretUnusableError as error:
+        raise SinkRefusedError(str(error)) from error
+    except SecretUnavailableError as error:
+        raise SinkFailedError("Secrets Manager did not answer") from error
+    return own | {"content-type": "application/json", "accept": "application/json"}
 
 
 def _find_run(server: _Server, order: SinkOrder) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from records.evaluators.contract import Score, failed_to_score, scored
 from records.evaluators.llm_judge import LlmJudgeParams
 from records.record import Record
 
-from run_evaluation.targets import PlaceUnusableError, read_secret_headers, refuse_status
+from run_evaluation.targets import PlaceUnusableError, read_headers, refuse_status
 
 _MAX_MATERIAL_BYTES = 256 * 1024
 _MAX_ANSWER_BYTES = 1024 * 1024
@@ -36,7 +36,7 @@ def open_judge(environment: Environment, project: str, params: LlmJudgeParams) -
         environment.models.prepare(params.timeout_seconds)
         ask = _bedrock(environment.models, params)
     else:
-        headers = read_secret_headers(environment, project, params.secret)
+        headers = read_headers(environment, project, params.secret)
         ask = _openai(environment.http_calls, project, params, headers)
 
     def judge(record: Record, most_seconds: float) -> Score:

@@ -1,6 +1,5 @@
 """Targets: what makes the output of a record."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,7 +10,8 @@ from coordination.ports.functions import Functions
 from coordination.ports.http_calls import AnswerTooLargeError, HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.ports.language_models import LanguageModels
 from coordination.ports.remote_calls import CallFailedError
-from coordination.remote_places import find_secret_fault, find_target_faults
+from coordination.remote_places import find_target_faults
+from coordination.secret_headers import SecretUnusableError, read_secret_headers
 from coordination.targets import BedrockTarget, HttpTarget, LambdaTarget, RecordedTarget
 from records.evaluators.json_values import find_flaw
 from records.evaluators.texts import read_text
@@ -22,11 +22,6 @@ MAX_ANSWER_BYTES = 1024 * 1024
 
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MAX_TOKENS = 2**53
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,8000}[\x21-\x7e])?")
-_OWN_HEADERS = frozenset(
-    {"accept", "connection", "content-length", "content-type", "host", "idempotency-key", "transfer-encoding"}
-)
 
 
 class PlaceUnusableError(Exception):
@@ -95,7 +90,7 @@ def open_target(
         raise PlaceUnusableError(f"{faults[0].pointer.removeprefix('/')} {faults[0].message}")
     match target:
         case HttpTarget():
-            headers = read_secret_headers(environment, project, target.secret)
+            headers = read_headers(environment, project, target.secret)
             try:
                 return http_target(environment.http_calls, project, target.url, target.timeout_seconds, headers)
             except OutgoingRefusedError as error:
@@ -110,31 +105,18 @@ def open_target(
             return None
 
 
-def read_secret_headers(environment: Environment, project: str, secret: str | None) -> dict[str, str]:
+def read_headers(environment: Environment, project: str, secret: str | None) -> dict[str, str]:
     """Return the request headers that a secret of a project holds.
 
     Raises
     ------
     PlaceUnusableError
-        The project may not name it, it cannot be read, or it is no JSON object of header names and texts.
+        See `coordination.secret_headers.read_secret_headers`.
     """
-    if secret is None:
-        return {}
-    fault = find_secret_fault(secret, project)
-    if fault is not None:
-        raise PlaceUnusableError(f"the secret's id {fault}")
-    value: object = environment.secrets.read_foreign(secret)
-    if value is None:
-        raise PlaceUnusableError(f"the secret {secret} cannot be read: it is not there, no JSON, or not ours to read")
-    if not isinstance(value, dict) or not value:
-        raise PlaceUnusableError(f"the secret {secret} is no JSON object of request headers")
-    headers: dict[str, str] = {}
-    for name, text in cast("dict[str, Any]", value).items():
-        is_header = _HEADER_NAME.fullmatch(name) and isinstance(text, str) and _HEADER_VALUE.fullmatch(text)
-        if not is_header or name.lower() in _OWN_HEADERS:
-            raise PlaceUnusableError(f"the secret {secret} has a member that is no request header to be added")
-        headers[name.lower()] = text
-    return headers
+    try:
+        return read_secret_headers(environment.secrets, project, secret)
+    except SecretUnusableError as error:
+        raise PlaceUnusableError(str(error)) from error
 
 
 def http_target(

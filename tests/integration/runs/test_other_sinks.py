@@ -21,6 +21,7 @@ import pytest
 from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.ports.http_calls import HttpCalls
+from coordination.ports.secrets import Secrets, SecretUnavailableError
 from dataset_conversion.export_parquet import export_parquet
 from delivery.export_run import export_run
 
@@ -258,9 +259,30 @@ def test_secret_is_sent_as_headers_and_stands_nowhere(world: World, mlflow: Fake
     assert world.tables_that_mention("tracking-token") == {}
 
 
-@pytest.mark.parametrize("content", [None, "no json", '["a"]', '{"authorization": 1}', "{}"])
-def test_secret_that_cannot_be_had_is_told(
-    world: World, mlflow: FakeMlflow, tracked: Environment, content: str | None
+NOT_TO_BE_READ = "cannot be read: it is not there, no JSON, or not ours to read"
+NO_OBJECT = "is no JSON object of request headers"
+NO_HEADER = "has a member that is no request header to be added"
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (None, NOT_TO_BE_READ),
+        ("no json", NOT_TO_BE_READ),
+        ('["a"]', NO_OBJECT),
+        ("{}", NO_OBJECT),
+        ('{"authorization": 1}', NO_HEADER),
+        ('{"authorization": "of-a-test\\n"}', NO_HEADER),
+        ('{"content-type": "text/plain"}', NO_HEADER),
+    ],
+)
+def test_secret_that_cannot_be_used_is_told(
+    world: World,
+    mlflow: FakeMlflow,
+    tracked: Environment,
+    caplog: pytest.LogCaptureFixture,
+    content: str | None,
+    error: str,
 ) -> None:
     if content is not None:
         boto3.client("secretsmanager").create_secret(Name="evalward/demo/mlflow", SecretString=content)
@@ -268,7 +290,20 @@ def test_secret_that_cannot_be_had_is_told(
     export(world, tracked)
     sink = show(world, run)
     assert (sink["state"], mlflow.calls) == ("failed", [])
-    assert sink["error"] == "the secret cannot be had, or is no JSON object of request headers"
+    assert sink["error"] == f"the secret evalward/demo/mlflow {error}"
+    assert "of-a-test" not in caplog.text
+
+
+def test_sink_waits_for_secrets_manager_to_answer(world: World, mlflow: FakeMlflow, tracked: Environment) -> None:
+    class SilentSecrets(Secrets):
+        def read_foreign(self, secret_id: str) -> Any:
+            raise SecretUnavailableError
+
+    run = finish(world, sink_of(mlflow, secret="evalward/demo/mlflow"))
+    export(world, replace(tracked, secrets=SilentSecrets()))
+    sink = show(world, run)
+    assert (sink["state"], sink["attempts"], mlflow.calls) == ("queued", 1, [])
+    assert sink["error"] == "Secrets Manager did not answer"
 
 
 def test_server_and_secret_of_others_are_refused_at_creation_and_at_use(
