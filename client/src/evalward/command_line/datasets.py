@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from evalward.command_line.documents import read_pairs
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
-from evalward.command_line.output import as_text, notes, print_table, say, show, show_fields, show_list
+from evalward.command_line.output import as_text, notes, print_table, say, show, show_fields, show_list, write_file
 from evalward.command_line.selection import find_dataset, is_sha256
 from evalward.command_line.session import confirm, open_session, take
 from evalward.publish_file import WantedDataset
@@ -121,7 +121,7 @@ def get_content(
     if output is None:
         sys.stdout.buffer.write(content)
     else:
-        output.write_bytes(content)
+        write_file(output, content)
         say(f"Wrote {len(content)} bytes to {output}.")
 
 

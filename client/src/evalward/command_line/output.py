@@ -5,11 +5,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from evalward.errors import ConfigurationError
 
 # Without a terminal there is no width to keep to.
 _PLAIN_WIDTH = 240
@@ -101,6 +104,20 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def print_json(document: Any) -> None:
     """Print JSON, two spaces, on the standard output."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write what was asked for into a file.
+
+    Raises
+    ------
+    ConfigurationError
+        It cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def say(text: str) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,6 +22,7 @@ from evalward.command_line.output import (
     show_fields,
     show_ids,
     show_list,
+    write_file,
 )
 from evalward.command_line.selection import find_run, is_sha256
 from evalward.command_line.session import confirm, open_session, take
@@ -62,17 +63,17 @@ def create_run(
     body = read_document(file)
     body |= {"name": name} if name else {}
     body |= {"dataset": _read_dataset(dataset)} if dataset else {}
-    body |= {"labels": {**body.get("labels", {}), **read_pairs(label, "--label")}} if label else {}
+    body |= {"labels": _read_labels(body) | read_pairs(label, "--label")} if label else {}
     with open_session() as session:
         where = session.project(project)
         run = session.client.runs.create(where, body, idempotency_key=idempotency_key)
         say(f"Run {run['id']}, {run['progress']['total']} records.")
+        if quiet:
+            show_ids([run])
+        elif not wait:
+            show_fields(run, _SUMMARY)
         if wait:
-            _wait(session.client, where, run["id"], wait_seconds)
-    if quiet:
-        show_ids([run])
-    else:
-        show_fields(run, _SUMMARY)
+            _wait(session.client, where, run["id"], wait_seconds, is_quiet=quiet)
 
 
 @app.command("wait")
@@ -162,7 +163,7 @@ def read_report(
     if output is None:
         sys.stdout.buffer.write(content.rstrip(b"\n") + b"\n")
     else:
-        output.write_bytes(content)
+        write_file(output, content)
         say(f"Wrote {output}.")
 
 
@@ -273,8 +274,8 @@ def is_regression(metric: JsonObject) -> bool:
 _SUMMARY = ("id", "name", "state", "dataset", "source", "progress", "labels", "created_at", "error")
 
 
-def _wait(client: Client, project: str, run_id: str, wait_seconds: float) -> None:
-    """Wait for the end, show it and leave with the status that says it."""
+def _wait(client: Client, project: str, run_id: str, wait_seconds: float, *, is_quiet: bool = False) -> None:
+    """Wait for the end, show it unless quiet, and leave with the status that says it."""
     with _progress() as look:
         run = client.runs.wait(project, run_id, timeout_seconds=wait_seconds, look=look, poll_seconds=_POLL_SECONDS)
 
@@ -284,7 +285,8 @@ def _wait(client: Client, project: str, run_id: str, wait_seconds: float) -> Non
         if run["error"]:
             say(f"{run['error']['code']}: {run['error']['detail']}")
 
-    show(run, summary)
+    if not is_quiet:
+        show(run, summary)
     say(f"Run {run_id}: {run['state']}.")
     raise typer.Exit(of_run(run["state"]))
 
@@ -369,6 +371,13 @@ def _read_dataset(named: str) -> JsonObject:
             raise ConfigurationError(f"--dataset {named}: the version is a number.")
         return {"name": name, "version": int(version)}
     return {"sha256": named} if is_sha256(named) else {"name": named}
+
+
+def _read_labels(body: JsonObject) -> JsonObject:
+    labels = body.get("labels") or {}
+    if not isinstance(labels, dict):
+        raise ConfigurationError("The file's labels are no `key: value` lines, so that --label cannot add to them.")
+    return cast("JsonObject", labels)
 
 
 def _form_of(output: Path | None) -> str:

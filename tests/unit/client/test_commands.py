@@ -1,0 +1,109 @@
+"""Commands against a service that answers as it is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from evalward.client import Client
+from evalward.command_line.exit_codes import ExitCode
+from evalward.command_line.main import main
+from evalward.command_line.output import OUTPUT
+
+from .conftest import KEY, URL, Service
+
+RUN: dict[str, Any] = {"id": "r-1", "state": "succeeded", "progress": {"total": 1, "done": 1}, "error": None}
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+type Call = Callable[..., Ended]
+
+
+@pytest.fixture
+def call(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return a function that runs the command in this process."""
+    connected = partial(Client, http=httpx.MockTransport(service.handle))
+    monkeypatch.setattr("evalward.command_line.session.Client", connected)
+    variables = {"EVALWARD_API_URL": URL, "EVALWARD_API_KEY": KEY, "EVALWARD_PROJECT": "demo"}
+    for name, value in {**variables, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(OUTPUT, "is_json", False)
+        monkeypatch.setattr(sys, "argv", ["evalward", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), told.out, told.err)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("command", "answers"),
+    [
+        (("runs", "report", "r-1", "-o", "none/report.html"), [httpx.Response(200, content=b"<html>")]),
+        (
+            ("datasets", "content", "a" * 64, "--output", "none/rows.jsonl"),
+            [
+                httpx.Response(200, json={"sha256": "a" * 64}),
+                httpx.Response(307, headers={"location": "https://store.example.com/x"}),
+                httpx.Response(200, content=b"{}\n"),
+            ],
+        ),
+    ],
+    ids=["report", "content"],
+)
+def test_a_file_that_cannot_be_written_is_told(
+    service: Service, call: Call, command: tuple[str, ...], answers: list[httpx.Response]
+) -> None:
+    service.answers = [*answers]
+    ended = call(*command)
+    assert ended.status == ExitCode.USAGE
+    assert ended.err == f"{command[-1]} cannot be written: No such file or directory.\n"
+
+
+@pytest.mark.parametrize(
+    ("labels", "sent"), [("", {"a": "1"}), ("labels:", {"a": "1"}), ("labels: {b: '2'}", {"a": "1", "b": "2"})]
+)
+def test_labels_are_added_to_the_files(
+    service: Service, call: Call, tmp_path: Path, labels: str, sent: dict[str, str]
+) -> None:
+    (tmp_path / "run.yaml").write_text(f"name: nightly\n{labels}\n")
+    service.answers = [httpx.Response(202, json=RUN)]
+    assert call("runs", "create", "-f", "run.yaml", "--label", "a=1").status == ExitCode.DONE
+    assert json.loads(service.requests[0].content)["labels"] == sent
+
+
+def test_labels_are_not_added_to_what_are_none(service: Service, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("labels: [a]\n")
+    ended = call("runs", "create", "-f", "run.yaml", "--label", "a=1")
+    assert ended.status == ExitCode.USAGE
+    assert "key: value" in ended.err
+    assert service.requests == []
+
+
+@pytest.mark.parametrize(("state", "status"), [("succeeded", ExitCode.DONE), ("failed", ExitCode.GATE_FAILED)])
+def test_quiet_prints_the_id_also_when_it_waits(
+    service: Service, call: Call, tmp_path: Path, state: str, status: ExitCode
+) -> None:
+    (tmp_path / "run.yaml").write_text("name: nightly\n")
+    service.answers = [httpx.Response(202, json=RUN), httpx.Response(200, json={**RUN, "state": state})]
+    ended = call("runs", "create", "-f", "run.yaml", "--wait", "--quiet")
+    assert (ended.status, ended.out) == (status, "r-1\n")
