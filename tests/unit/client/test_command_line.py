@@ -14,7 +14,7 @@ import pytest
 from evalward.command_line.exit_codes import ExitCode, of_error, of_run
 from evalward.command_line.imports import describe_error
 from evalward.command_line.main import app
-from evalward.command_line.output import clean
+from evalward.command_line.output import clean, print_json
 from evalward.command_line.problem_text import describe, print_error
 from evalward.command_line.runs import is_regression
 from evalward.errors import (
@@ -110,6 +110,15 @@ def test_a_regression_is_beyond_doubt(
 def test_a_text_of_somebody_elses_commands_no_terminal(text: str) -> None:
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", clean(text))
     assert "\N{REPLACEMENT CHARACTER}" in clean(text)
+
+
+def test_json_says_the_same_and_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"name": "a\x1b\x7f\x9b\u202e\nb", "list": ["Z\u00fcrich", 1.5, None]}
+    print_json(document)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == document
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", printed)
+    assert "Z\u00fcrich" in printed
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

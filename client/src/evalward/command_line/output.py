@@ -103,7 +103,9 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def print_json(document: Any) -> None:
     """Print JSON, two spaces, on the standard output."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+    # JSON itself escapes no control character beyond ASCII.
+    sys.stdout.writelines(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n" for line in lines)
 
 
 def write_file(path: Path, content: bytes) -> None:
