@@ -323,7 +323,7 @@ class Transport:
             response: httpx.Response | None = None
             try:
                 response = send()
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 outcome = Outcome(None, was_sent=not isinstance(error, _NOT_SENT))
                 failure = str(error) or type(error).__name__
             else:

@@ -20,6 +20,7 @@ LOST = [
     httpx.RemoteProtocolError("dropped"),
     httpx.ReadError("reset"),
     httpx.WriteError("broken pipe"),
+    httpx.DecodingError("damaged"),
     httpx.Response(500),
     httpx.Response(502, text="<html>"),
     httpx.Response(503, json={"message": "Service Unavailable"}),
