@@ -5,17 +5,16 @@ from typing import Any, cast
 
 import orjson
 from coordination.environment import Environment
-from coordination.ports.http_calls import AnswerTooLargeError, HttpCalls, OutgoingFailedError, OutgoingRefusedError
+from coordination.ports.http_calls import HttpCalls, OutgoingRefusedError
 from coordination.ports.language_models import LanguageModels
 from coordination.ports.remote_calls import CallFailedError
 from records.evaluators.contract import Score, failed_to_score, scored
 from records.evaluators.llm_judge import LlmJudgeParams
 from records.record import Record
 
-from run_evaluation.targets import PlaceUnusableError, read_headers, refuse_status
+from run_evaluation.targets import PlaceUnusableError, post_json, read_headers
 
 _MAX_MATERIAL_BYTES = 256 * 1024
-_MAX_ANSWER_BYTES = 1024 * 1024
 _FENCE = "-----"
 
 type Judge = Callable[[Record, float], Score]
@@ -138,7 +137,6 @@ def _openai(calls: HttpCalls, project: str, params: LlmJudgeParams, headers: Map
         destination = calls.resolve(project, params.url)
     except OutgoingRefusedError as error:
         raise PlaceUnusableError(str(error)) from error
-    always = {**headers, "content-type": "application/json", "accept": "application/json"}
     schema = {"name": "verdict", "strict": True, "schema": verdict_schema(params)}
     fixed: dict[str, Any] = {
         "model": params.model,
@@ -150,20 +148,9 @@ def _openai(calls: HttpCalls, project: str, params: LlmJudgeParams, headers: Map
 
     def ask(instructions: str, question: str, most_seconds: float) -> Any:
         messages = [{"role": "system", "content": instructions}, {"role": "user", "content": question}]
-        try:
-            answer = calls.send(
-                "POST",
-                destination,
-                orjson.dumps(fixed | {"messages": messages}),
-                always,
-                timeout_seconds=min(params.timeout_seconds, most_seconds),
-                max_bytes=_MAX_ANSWER_BYTES,
-            )
-        except OutgoingFailedError as error:
-            raise CallFailedError(str(error), may_pass=not isinstance(error, AnswerTooLargeError)) from error
-        if answer.status != 200:
-            raise refuse_status("the judge", answer.status, answer.retry_after_seconds())
-        return _read_completion(answer.body)
+        body = orjson.dumps(fixed | {"messages": messages})
+        seconds = min(params.timeout_seconds, most_seconds)
+        return _read_completion(post_json(calls, destination, body, headers, "the judge", seconds))
 
     return ask
 

@@ -7,7 +7,13 @@ from typing import Any, cast
 import orjson
 from coordination.environment import Environment
 from coordination.ports.functions import Functions
-from coordination.ports.http_calls import AnswerTooLargeError, HttpCalls, OutgoingFailedError, OutgoingRefusedError
+from coordination.ports.http_calls import (
+    AnswerTooLargeError,
+    Destination,
+    HttpCalls,
+    OutgoingFailedError,
+    OutgoingRefusedError,
+)
 from coordination.ports.language_models import LanguageModels
 from coordination.ports.remote_calls import CallFailedError
 from coordination.remote_places import find_target_faults
@@ -134,33 +140,49 @@ def http_target(
         The address may not be called, or its name does not resolve.
     """
     destination = calls.resolve(project, url)
-    always = {**(headers or {}), "content-type": "application/json", "accept": "application/json"}
+    own = headers or {}
 
     def produce(question: Question, most_seconds: float) -> Produced:
-        try:
-            answer = calls.send(
-                "POST",
-                destination,
-                question.encode(),
-                always | ({"idempotency-key": question.call_key} if question.call_key else {}),
-                timeout_seconds=min(timeout_seconds, most_seconds),
-                max_bytes=MAX_ANSWER_BYTES,
-            )
-        except OutgoingFailedError as error:
-            raise CallFailedError(str(error), may_pass=not isinstance(error, AnswerTooLargeError)) from error
-        if answer.status != 200:
-            raise refuse_status("the target", answer.status, answer.retry_after_seconds())
-        return read_answer(answer.body)
+        call_key = {"idempotency-key": question.call_key} if question.call_key else {}
+        seconds = min(timeout_seconds, most_seconds)
+        return read_answer(post_json(calls, destination, question.encode(), {**own, **call_key}, "the target", seconds))
 
     return produce
 
 
-def refuse_status(who: str, status: int, wait_seconds: float | None) -> CallFailedError:
-    """Make the failure of a call that was answered with another status than 200."""
-    message = f"{who} answered {status}, 200 was expected"
-    if 300 <= status < 400:
+def post_json(
+    calls: HttpCalls,
+    destination: Destination,
+    body: bytes,
+    headers: Mapping[str, str],
+    who: str,
+    timeout_seconds: float,
+) -> bytes:
+    """POST a question as JSON and return the body of the answer, at most `MAX_ANSWER_BYTES`; `who` is asked.
+
+    Raises
+    ------
+    CallFailedError
+        There was no usable answer, or one with another status than 200.
+    """
+    always = {"content-type": "application/json", "accept": "application/json"}
+    try:
+        answer = calls.send(
+            "POST",
+            destination,
+            body,
+            {**headers, **always},
+            timeout_seconds=timeout_seconds,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
+    except OutgoingFailedError as error:
+        raise CallFailedError(str(error), may_pass=not isinstance(error, AnswerTooLargeError)) from error
+    if answer.status == 200:
+        return answer.body
+    message = f"{who} answered {answer.status}, 200 was expected"
+    if 300 <= answer.status < 400:
         message += "; redirects are not followed"
-    return CallFailedError(message, may_pass=status in _MAY_PASS, wait_seconds=wait_seconds)
+    raise CallFailedError(message, may_pass=answer.status in _MAY_PASS, wait_seconds=answer.retry_after_seconds())
 
 
 def lambda_target(functions: Functions, target: LambdaTarget) -> Target:
