@@ -42,6 +42,7 @@ def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.Complet
 ERRORS: list[tuple[EvalwardError, int, str]] = [
     (ProblemError({"status": 409, "code": "project_exists"}), 1, "project_exists"),
     (ProblemError({"status": 409, "code": "idempotency_uncertain"}), 6, "idempotency_uncertain"),
+    (ProblemError({"status": 502, "code": "unknown", "title": "HTTP 502 Bad Gateway", "detail": ""}), 1, "unknown"),
     (UploadRefusedError("no"), 1, "upload_refused"),
     (ConfigurationError("no"), 2, "configuration"),
     (OutcomeUnknownError("runs.create", "k", "lost"), 6, "outcome_unknown"),

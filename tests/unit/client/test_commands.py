@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -38,7 +39,8 @@ type Call = Callable[..., Ended]
 def call(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Return a function that runs the command in this process."""
     connected = partial(Client, http=httpx.MockTransport(service.handle))
-    monkeypatch.setattr("evalward.command_line.session.Client", connected)
+    for module in ("login", "session"):
+        monkeypatch.setattr(f"evalward.command_line.{module}.Client", connected)
     variables = {"EVALWARD_API_URL": URL, "EVALWARD_API_KEY": KEY, "EVALWARD_PROJECT": "demo"}
     for name, value in {**variables, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": ""}.items():
         monkeypatch.setenv(name, value)
@@ -107,3 +109,21 @@ def test_quiet_prints_the_id_also_when_it_waits(
     service.answers = [httpx.Response(202, json=RUN), httpx.Response(200, json={**RUN, "state": state})]
     ended = call("runs", "create", "-f", "run.yaml", "--wait", "--quiet")
     assert (ended.status, ended.out) == (status, "r-1\n")
+
+
+def test_a_login_without_a_key_says_how_to_give_one(service: Service, call: Call) -> None:
+    ended = call("login", URL)
+    assert ended.status == ExitCode.USAGE
+    assert "--key-stdin" in ended.err
+    assert service.requests == []
+
+
+def test_a_login_is_as_patient_as_it_is_told(
+    service: Service, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
+    monkeypatch.setenv("EVALWARD_PATIENCE_SECONDS", "0")
+    service.answers = [httpx.Response(503)]
+    assert call("login", URL, "--key-stdin").status == ExitCode.REFUSED
+    assert len(service.requests) == 1
+    assert list(tmp_path.rglob("login.json")) == []

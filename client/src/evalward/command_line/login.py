@@ -10,16 +10,14 @@ import typer
 from evalward.client import Client
 from evalward.command_line.options import AsJson
 from evalward.command_line.output import print_table, say, show
-from evalward.command_line.session import open_session
-from evalward.configuration import Login, login_file, write_login
+from evalward.command_line.session import check_somebody_is_there, open_session
+from evalward.configuration import Login, login_file, read_patience, write_login
 from evalward.errors import ConfigurationError
 from evalward.transport import JsonObject, check_url
 
 
 def log_in(
-    api_url: Annotated[
-        str | None, typer.Argument(metavar="[URL]", help="Of the API: ApiUrl of the deployment.")
-    ] = None,
+    api_url: Annotated[str | None, typer.Argument(metavar="URL", help="Of the API: ApiUrl of the deployment.")] = None,
     stack: Annotated[Path | None, typer.Option(help="stack.json of a local stack, instead of a URL and a key.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For commands that name none.")] = None,
     key_stdin: Annotated[bool, typer.Option("--key-stdin", help="Read the key from the standard input.")] = False,
@@ -35,10 +33,10 @@ def log_in(
     if stack is not None:
         api_url, api_key = _read_stack(stack)
     else:
-        api_key = sys.stdin.readline().strip() if key_stdin else typer.prompt("API key", hide_input=True, err=True)
+        api_key = _ask_for_key(key_stdin)
     assert api_url is not None  # noqa: S101 - one of both is given
     login = Login(check_url(api_url), api_key, project)
-    with Client(login.api_url, login.api_key) as client:
+    with Client(login.api_url, login.api_key, patience_seconds=read_patience()) as client:
         me = client.whoami()
     path = login_file()
     write_login(path, login)
@@ -70,6 +68,13 @@ def whoami(as_json: AsJson = False) -> None:
 def describe_grant(grant: JsonObject) -> str:
     """Return what a grant gives: the role, or the permissions."""
     return grant.get("role") or ", ".join(grant.get("permissions") or [])
+
+
+def _ask_for_key(is_piped: bool) -> str:
+    if is_piped:
+        return sys.stdin.readline().strip()
+    check_somebody_is_there("--key-stdin")
+    return typer.prompt("API key", hide_input=True, err=True).strip()
 
 
 def _read_stack(path: Path) -> tuple[str, str]:

@@ -47,7 +47,8 @@ def describe(error: EvalwardError) -> dict[str, Any]:
     """Return an error as an object: the problem document if there is one, and always `detail` and `exit_code`."""
     members: dict[str, Any] = {"detail": str(error), "exit_code": int(of_error(error))}
     if isinstance(error, ProblemError):
-        return members | error.document
+        # A gateway's own answer has no detail.
+        return {**error.document, **members, "detail": error.detail or str(error)}
     if isinstance(error, OutcomeUnknownError):
         members |= {"operation": error.operation, "idempotency_key": error.idempotency_key}
     if isinstance(error, StaleWriteError):

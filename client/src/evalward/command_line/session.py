@@ -75,7 +75,18 @@ def confirm(question: str, *, is_agreed: bool) -> None:
     """
     if is_agreed:
         return
-    if not sys.stdin.isatty():
-        raise ConfigurationError("There is nobody to ask: give --yes.")
+    check_somebody_is_there("--yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
+
+
+def check_somebody_is_there(option: str) -> None:
+    """Check that a question can be asked.
+
+    Raises
+    ------
+    ConfigurationError
+        There is nobody to ask; it names the option to give instead.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"There is nobody to ask: give {option}.")
