@@ -14,6 +14,7 @@ from evalward.resources.failures import Failures
 from evalward.resources.imports import Imports
 from evalward.resources.keys import Keys
 from evalward.resources.projects import Projects
+from evalward.resources.resource import read_pages
 from evalward.resources.runs import Runs
 from evalward.resources.sources import Sources
 from evalward.resources.webhooks import Webhooks
@@ -155,13 +156,7 @@ class Client:
 
     def each_audit_event(self, **query: Any) -> Iterator[JsonObject]:
         """Go through the audit trail."""
-        cursor = None
-        while True:
-            page = self.audit(**{"limit": 200, **query, "cursor": cursor})
-            yield from page["items"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
+        return read_pages(self.transport, "audit.list", {}, query)
 
     def _read(self, operation: str) -> JsonObject:
         return read_object(self.transport.read(operation))

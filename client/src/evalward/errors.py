@@ -46,7 +46,7 @@ class ProblemError(EvalwardError):
 
 
 class UnreachableError(EvalwardError):
-    """The API did not answer, or kept failing; nothing was written."""
+    """The API did not answer; nothing was written."""
 
 
 class OutcomeUnknownError(EvalwardError):

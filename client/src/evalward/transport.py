@@ -136,9 +136,9 @@ class Transport:
         Raises
         ------
         ProblemError
-            The API refused.
+            The API refused, or kept failing.
         UnreachableError
-            No answer, or only failures.
+            No answer.
         """
         return self.get(make_route(operation, path or {})[1], query, accept)
 

@@ -127,3 +127,17 @@ def test_a_login_is_as_patient_as_it_is_told(
     assert call("login", URL, "--key-stdin").status == ExitCode.REFUSED
     assert len(service.requests) == 1
     assert list(tmp_path.rglob("login.json")) == []
+
+
+@pytest.mark.parametrize("command", [("audit",), ("projects", "list")], ids=" ".join)
+def test_lists_are_read_page_by_page(service: Service, call: Call, command: tuple[str, ...]) -> None:
+    service.answers = [
+        httpx.Response(200, json={"items": [{"id": "1"}, {"id": "2"}], "next_cursor": "c"}),
+        httpx.Response(200, json={"items": [{"id": "3"}], "next_cursor": None}),
+    ]
+    listed = json.loads(call(*command, "--json").out)
+    assert listed == {"items": [{"id": "1"}, {"id": "2"}, {"id": "3"}], "more": False}
+    assert [request.url.params.get("cursor") for request in service.requests] == [None, "c"]
+
+    service.answers = [httpx.Response(200, json={"items": [{"id": "1"}, {"id": "2"}], "next_cursor": "c"})]
+    assert json.loads(call(*command, "--limit", "1", "--json").out) == {"items": [{"id": "1"}], "more": True}

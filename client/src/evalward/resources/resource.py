@@ -30,10 +30,17 @@ class Resource:
     def _each(
         self, operation: str, path: Mapping[str, str] | None = None, query: Mapping[str, Any] | None = None
     ) -> Iterator[JsonObject]:
-        cursor: str | None = None
-        while True:
-            page = self._read(operation, path, {"limit": 200, **(query or {}), "cursor": cursor})
-            yield from page["items"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
+        return read_pages(self._transport, operation, path, query or {})
+
+
+def read_pages(
+    transport: Transport, operation: str, path: Mapping[str, str] | None, query: Mapping[str, Any]
+) -> Iterator[JsonObject]:
+    """Go through a list, one page after the other."""
+    cursor: str | None = None
+    while True:
+        page = read_object(transport.read(operation, path, {"limit": 200, **query, "cursor": cursor}))
+        yield from page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
