@@ -17,7 +17,7 @@ from scheduled_pull.decide_tick import BUSY_SECONDS, Decision, LastRun, Missed, 
 from scheduled_pull.traces import Window
 
 _QUERIES = load_queries("sources")
-# A gap has an entry a tick for its newest ticks and one for all before them.
+# A gap has an entry for its first tick, one a tick for its newest ones, and one for all between them.
 _ENTRIES_MAX = 50
 _FIRST_RETRY_SECONDS = 60
 _LONGEST_RETRY_SECONDS = 900
@@ -135,6 +135,7 @@ def _begin_requested(transaction: Transaction, source: _Source) -> tuple[Attempt
         return None, None
     if row["deadline_at"] < source.now:
         transaction.submit(_QUERIES["end_requested_window"], params | {"tick_at": row["tick_at"]})
+        _end_planning(transaction, source.source_id)
         return None, source.now
     if source.last_run is not None and source.last_run.finished_at is None:
         return None, source.now + timedelta(seconds=BUSY_SECONDS)
@@ -193,8 +194,14 @@ def _note_missed(transaction: Transaction, source: _Source, decision: Decision) 
         counts[missed.reason] += missed.count
         _note_in_ledger(transaction, source, missed)
     transaction.submit(_QUERIES["count_missed"], params | counts)
-    ended = transaction.fetch_all(_QUERIES["fail_open_ticks"], params | {"state": "error", "until": decision.cursor})
+    _end_planning(transaction, source.source_id)
     assert moved.fetchone() is not None  # noqa: S101 - the schedule's row is locked
+
+
+def _end_planning(transaction: Transaction, source_id: str) -> None:
+    """End what was being planned of windows whose time has run out."""
+    params = _of(transaction, source_id)
+    ended = transaction.fetch_all(_QUERIES["fail_open_ticks"], params | {"state": "error"})
     ids = [row["id"] for row in ended]
     transaction.submit(_QUERIES["end_graph_jobs"], params | {"state": "failed", "ids": ids})
 
@@ -206,10 +213,15 @@ def _note_in_ledger(transaction: Transaction, source: _Source, missed: Missed) -
     rest = missed.count - len(newest)
     if rest:
         first = ticks.next_after(missed.after)
-        last = ticks.last_until(newest[0] - timedelta(microseconds=1))
         assert first is not None  # noqa: S101 - there are more ticks than entries
-        assert last is not None  # noqa: S101 - as above
-        ends, starts, numbers = [last, *ends], [first - length, *starts], [rest, *numbers]
+        if rest > 1:
+            second = ticks.next_after(first)
+            last = ticks.last_until(newest[0] - timedelta(microseconds=1))
+            assert second is not None  # noqa: S101 - as above
+            assert last is not None  # noqa: S101 - as above
+            ends, starts, numbers = [last, *ends], [second - length, *starts], [rest - 1, *numbers]
+        # Apart from the gap: it may have been worked on, and has an entry with a reason then.
+        ends, starts, numbers = [first, *ends], [first - length, *starts], [1, *numbers]
     transaction.submit(
         _QUERIES["insert_missed_windows"],
         _of(

@@ -303,6 +303,91 @@ def test_window_that_is_being_tried_is_skipped(world: World) -> None:
     assert due_at(world) == tick + HOUR
 
 
+def let_deadlines_pass(world: World) -> None:
+    world.database.look(
+        "UPDATE evals.source_windows SET deadline_at = clock_timestamp() - interval '1 second'"
+        " WHERE deadline_at IS NOT NULL"
+    )
+
+
+@pytest.mark.parametrize("end", ["its deadline", "a skip"])
+def test_window_whose_run_by_hand_is_given_up_is_again_what_it_was(world: World, end: str) -> None:
+    world.create()
+    tick = world.last_tick()
+    starts = [tick - hours * HOUR for hours in (4, 3, 2, 1)]
+    states = ["missed_deadline", "missed_overlap", "done", "empty"]
+    world.add_trace(starts[2] + MINUTE)
+    world.set_cursor(tick - 3 * HOUR - MINUTE)
+    world.database.look("UPDATE evals.sources SET config = jsonb_set(config, '{starting_deadline_seconds}', '7200')")
+    for _ in states:
+        world.make_due()
+        world.pull()
+        world.finish_runs()
+    world.database.look(
+        "UPDATE evals.source_windows SET state = 'missed_overlap' WHERE window_start = %(at)s", {"at": starts[1]}
+    )
+    assert [window["state"] for window in world.windows()] == states
+    # From now on all of them hold a trace that never ends.
+    for start in starts:
+        world.add_trace(start + MINUTE, endTimeUnixNano="0")
+    before = world.read()
+    for start in starts:
+        assert world.act(path_of(start, "run"), {}).status == 202
+    for _ in starts:
+        world.make_due()
+        world.pull()
+    assert {window["state"] for window in world.windows()} == {"requested"}
+    if end == "a skip":
+        for start in starts:
+            assert world.act(path_of(start, "skip")).status == 200
+        states = ["skipped", "skipped", "done", "empty"]
+    else:
+        let_deadlines_pass(world)
+        for _ in starts:
+            world.make_due()
+            world.pull()
+    assert [window["state"] for window in world.windows()] == states
+    assert [window["run"] for window in world.windows()] == [None, None, world.runs()[0]["id"], None]
+    for counter in ("cursor", "missed_deadline", "missed_overlap"):
+        assert world.read()[counter] == before[counter]
+    # Nothing is left that would be worked on.
+    assert world.database.look("SELECT id FROM scheduler.runs WHERE state = 'planning'") == []
+    assert world.database.look("SELECT id FROM scheduler.graph_jobs WHERE state IN ('queued', 'running')") == []
+
+
+def test_window_that_is_asked_for_is_read_before_those_that_wait_for_another_attempt(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - 3 * HOUR)
+    world.pull()
+    world.add_trace(tick - 3 * HOUR + MINUTE, endTimeUnixNano="0")
+    world.add_trace(tick - 2 * HOUR + MINUTE)
+    for hours in (3, 2):
+        assert world.act(path_of(tick - hours * HOUR, "run"), {}).status == 202
+        world.pull()
+    assert [window["state"] for window in world.windows()] == ["requested", "done", "empty"]
+
+
+def test_skip_gives_up_the_one_window_that_it_names(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - 4 * HOUR)
+    world.pull()
+    world.finish_runs()
+    for hours in (4, 3, 2):
+        world.add_trace(tick - hours * HOUR + MINUTE, endTimeUnixNano="0")
+        assert world.act(path_of(tick - hours * HOUR, "run"), {}).status == 202
+    for _ in range(3):
+        world.make_due()
+        world.pull()
+    assert world.act(path_of(tick - 3 * HOUR, "skip")).json["state"] == "skipped"
+    assert [window["state"] for window in world.windows()][:3] == ["requested", "skipped", "requested"]
+    states = world.database.look(
+        "SELECT state FROM scheduler.runs WHERE tick_at < %(at)s ORDER BY tick_at", {"at": tick}
+    )
+    assert [row["state"] for row in states] == ["planning", "cancelled", "planning"]
+
+
 def test_ledger_pages_newest_first(world: World) -> None:
     world.create()
     world.set_cursor(world.last_tick() - 12 * HOUR)

@@ -184,11 +184,11 @@ def lock_source(transaction: Transaction, source_id: str) -> dict[str, Any]:
 
 
 def give_up_open_windows(
-    transaction: Transaction, source_id: str, states: list[str], until: datetime | None = None
+    transaction: Transaction, source_id: str, states: list[str], tick_at: datetime | None = None
 ) -> None:
-    """Skip windows that are open, up to a tick, and cancel what was being planned of them."""
-    params = _of(transaction, source_id, until=until)
-    transaction.submit(_QUERIES["skip_windows"], params | {"states": states})
+    """Skip windows that are open, or the one of a tick, and cancel what was being planned of them."""
+    params = _of(transaction, source_id)
+    transaction.submit(_QUERIES["skip_windows"], params | {"states": states, "tick_at": tick_at})
     ended = transaction.fetch_all(_QUERIES["fail_open_ticks"], params | {"state": "cancelled"})
     ids = [row["id"] for row in ended]
     transaction.submit(_QUERIES["end_graph_jobs"], params | {"state": "canceled", "ids": ids})

@@ -2119,6 +2119,7 @@ CREATE TABLE evals.source_windows (
     ticks bigint NOT NULL DEFAULT 1 CHECK (ticks >= 1),  -- more than 1: a gap, from its first window to its last
     state text NOT NULL CHECK (
         state IN ('requested', 'working', 'done', 'empty', 'missed_deadline', 'missed_overlap', 'skipped')),
+    state_before text,  -- of a window that is run by hand: what it is again when that comes to nothing
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     traces integer,
     error_code text,
@@ -2133,7 +2134,8 @@ CREATE TABLE evals.source_windows (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant_id, source_id, tick_at),
     FOREIGN KEY (tenant_id, source_id) REFERENCES evals.sources (tenant_id, id),
-    CHECK (window_start < window_end)
+    CHECK (window_start < window_end),
+    CHECK ((state = 'requested') = (state_before IS NOT NULL))
 );
 CREATE INDEX source_windows_by_start ON evals.source_windows (tenant_id, source_id, window_start, tick_at DESC);
 CREATE INDEX source_windows_open ON evals.source_windows (tenant_id, source_id, tick_at)

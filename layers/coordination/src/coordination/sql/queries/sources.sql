@@ -135,11 +135,12 @@ WHERE d.tenant_id = %(tenant)s::text AND d.id = %(id)s::text AND d.retired_at IS
 FOR UPDATE OF d;
 
 -- name: find_requested_window
--- The window that was asked for first and waits to be run by hand. No lock.
+-- Of the windows that wait to be run by hand the one whose time comes first: those that were not tried yet, in the order
+-- in which they were asked for, then those whose attempt failed. No lock.
 SELECT tick_at, window_start, window_end, attempts, exclude_trace_ids, next_attempt_at, deadline_at, evaluation_id
 FROM evals.source_windows
 WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state = 'requested'
-ORDER BY updated_at, tick_at
+ORDER BY next_attempt_at NULLS FIRST, updated_at, tick_at
 LIMIT 1;
 
 -- name: find_window_of_tick
@@ -203,13 +204,15 @@ WHERE tenant_id = %(tenant)s::text AND id = %(id)s::text AND cursor_at = %(expec
 RETURNING id;
 
 -- name: fail_open_ticks
--- End the ticks of a source that were being planned and will not be any more. until: their last tick, or NULL for all;
--- state: error or cancelled. Lock: their rows.
-UPDATE scheduler.runs
+-- End the ticks of a source that were being planned and whose windows are not open any more. state: error or cancelled.
+-- Lock: their rows.
+UPDATE scheduler.runs t
 SET state = %(state)s::text, finished_at = clock_timestamp()
-WHERE tenant_id = %(tenant)s::text AND schedule_id = %(id)s::text AND state = 'planning'
-  AND (%(until)s::timestamptz IS NULL OR tick_at <= %(until)s::timestamptz)
-RETURNING id;
+WHERE t.tenant_id = %(tenant)s::text AND t.schedule_id = %(id)s::text AND t.state = 'planning'
+  AND NOT EXISTS (SELECT 1 FROM evals.source_windows w
+                  WHERE w.tenant_id = t.tenant_id AND w.source_id = t.schedule_id AND w.tick_at = t.tick_at
+                    AND w.state IN ('working', 'requested'))
+RETURNING t.id;
 
 -- name: end_graph_jobs
 -- End the assembly of ticks that are given up. state: failed or canceled. Lock: their rows.
@@ -300,7 +303,7 @@ WHERE tenant_id = %(tenant)s::text AND id = %(tick_id)s::uuid;
 UPDATE evals.source_windows
 SET state = CASE WHEN %(evaluation_id)s::uuid IS NULL THEN 'empty' ELSE 'done' END, traces = %(traces)s::integer,
     evaluation_id = coalesce(%(evaluation_id)s::uuid, evaluation_id), error_code = NULL, error = NULL, trace_id = NULL,
-    next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
+    next_attempt_at = NULL, deadline_at = NULL, state_before = NULL, updated_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz;
 
 -- name: complete_tick
@@ -334,14 +337,16 @@ VALUES (%(tenant)s::text, %(run_id)s::uuid, %(sha256)s::text, %(path)s::text, %(
         %(redactions)s::jsonb, %(excluded)s::text[]);
 
 -- name: request_window
--- Ask for a window to be run by hand. deadline_seconds: how long it is tried, > 0. Lock: its row.
+-- Ask for a window to be run by hand. state: what it is, for when that comes to nothing; deadline_seconds: how long it is
+-- tried, > 0. Lock: its row.
 INSERT INTO evals.source_windows AS w (
-    tenant_id, source_id, tick_at, window_start, window_end, state, exclude_trace_ids, requested_by, deadline_at)
+    tenant_id, source_id, tick_at, window_start, window_end, state, state_before, exclude_trace_ids, requested_by,
+    deadline_at)
 VALUES (%(tenant)s::text, %(id)s::text, %(tick_at)s::timestamptz, %(window_start)s::timestamptz,
-        %(window_end)s::timestamptz, 'requested', %(exclude_trace_ids)s::text[], %(requested_by)s::text,
-        clock_timestamp() + make_interval(secs => %(deadline_seconds)s::integer))
+        %(window_end)s::timestamptz, 'requested', %(state)s::text, %(exclude_trace_ids)s::text[],
+        %(requested_by)s::text, clock_timestamp() + make_interval(secs => %(deadline_seconds)s::integer))
 ON CONFLICT (tenant_id, source_id, tick_at) DO UPDATE
-SET state = 'requested', attempts = 0, exclude_trace_ids = excluded.exclude_trace_ids,
+SET state = 'requested', state_before = coalesce(w.state_before, excluded.state_before), attempts = 0, exclude_trace_ids = excluded.exclude_trace_ids,
     requested_by = excluded.requested_by, deadline_at = excluded.deadline_at, next_attempt_at = NULL, error_code = NULL,
     error = NULL, trace_id = NULL, updated_at = clock_timestamp();
 
@@ -356,18 +361,18 @@ WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(
 -- name: end_requested_window
 -- Stop trying a window that was asked for by hand: it is again what it was. Lock: its row.
 UPDATE evals.source_windows
-SET state = CASE WHEN evaluation_id IS NULL THEN 'missed_deadline' ELSE 'done' END, next_attempt_at = NULL,
-    deadline_at = NULL, updated_at = clock_timestamp()
+SET state = state_before, state_before = NULL, next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz
   AND state = 'requested';
 
 -- name: skip_windows
--- Give up windows that are open. states: requested, working or both; until: their last tick, or NULL for all. Lock: their
--- rows.
+-- Give up windows that are open; one that was read before and was to be read again is what it was. states: requested,
+-- working or both; tick_at: of the only one, or NULL for all. Lock: their rows.
 UPDATE evals.source_windows
-SET state = 'skipped', next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
+SET state = CASE WHEN state_before IN ('done', 'empty') THEN state_before ELSE 'skipped' END, state_before = NULL,
+    next_attempt_at = NULL, deadline_at = NULL, updated_at = clock_timestamp()
 WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND state = ANY(%(states)s::text[])
-  AND (%(until)s::timestamptz IS NULL OR tick_at <= %(until)s::timestamptz);
+  AND (%(tick_at)s::timestamptz IS NULL OR tick_at = %(tick_at)s::timestamptz);
 
 -- name: read_excluded_traces
 -- Which traces of a window are passed over. No lock.
