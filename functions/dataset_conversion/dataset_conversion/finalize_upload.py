@@ -24,6 +24,7 @@ from coordination.errors import (
     UploadMismatchError,
     UploadMissingError,
 )
+from coordination.http.validation import read_path_id
 from coordination.imports import ImportFailure
 from coordination.leases import Lease, LeaseLostError, drop_lease, end_lease, require_lease, take_lease
 from coordination.models import QueryModel
@@ -94,7 +95,7 @@ def prepare_upload(environment: Environment, project: str, reference: str) -> Pr
     StorageUnavailableError
         The bucket did not answer.
     """
-    database, upload_id = environment.database, _read_id(reference)
+    database, upload_id = environment.database, read_path_id(reference, "upload")
     reservation = _find(database, project, upload_id)
     if reservation["state"] == "finalized":
         return PreparedUpload(database, reservation, None, None)
@@ -133,7 +134,7 @@ def check_upload(environment: Environment, project: str, reference: str) -> tupl
     ConversionBusyError, DatasetRefusedError, StorageUnavailableError
         As `prepare_upload`.
     """
-    reservation = _find(environment.database, project, _read_id(reference))
+    reservation = _find(environment.database, project, read_path_id(reference, "upload"))
     with _opened_in_slot(environment, project, reservation) as file:
         return reservation["name"], check_file(file, Limits())
 
@@ -247,13 +248,6 @@ def _refuse(
 
 def _busy() -> UploadBusyError:
     return UploadBusyError("Another call is finalizing this upload. Try again.", retry_after_seconds=5)
-
-
-def _read_id(reference: str) -> UUID:
-    try:
-        return UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such upload; its id is a UUID.") from None
 
 
 def _find(database: Database, project: str, upload_id: UUID) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
 import time
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
-from coordination.errors import InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
+from coordination.errors import InvalidRequestError, NotFoundError, PayloadTooLargeError, UnsupportedMediaTypeError
 from coordination.http.request import Request
-from coordination.http.validation import json_pointer, parse_json_object, read_body, read_query
+from coordination.http.validation import json_pointer, parse_json_object, read_body, read_path_id, read_query
 from coordination.models import Instant, QueryModel, RequestModel
 from pydantic import Field
 
@@ -203,3 +204,11 @@ def test_query_that_is_wrong_names_its_parameter(query: list[tuple[str, str]], p
 def test_pointer_escapes_what_rfc_6901_says() -> None:
     assert json_pointer(["a/b", "c~d", 0, ""]) == "/a~1b/c~0d/0/"
     assert json_pointer([]) == ""
+
+
+def test_id_in_a_path_that_is_none_names_nothing() -> None:
+    known = "4e9b6c31-7d88-4031-8d8a-3d7c8f51aa44"
+    assert read_path_id(known, "run") == UUID(known)
+    for reference in ("", "none", known[:-1], "4e9b6c31-7d88-4031-8d8a-3d7c8f51aa4g"):
+        with pytest.raises(NotFoundError, match="There is no such run; its id is a UUID"):
+            read_path_id(reference, "run")

@@ -9,6 +9,7 @@ from coordination.database import Transaction
 from coordination.errors import NotFoundError
 from coordination.failures import FailureKind, FailureState
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
+from coordination.http.validation import read_path_id
 from coordination.models import Instant, RequestModel, ResponseModel
 from coordination.queries import load_queries
 from pydantic import Field
@@ -87,10 +88,7 @@ def decide_failure(
     NotFoundError
         There is none of that id.
     """
-    try:
-        failure_id = UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such failure; its id is a UUID.") from None
+    failure_id = read_path_id(reference, "failure")
     row = transaction.fetch_one(
         _QUERIES["set_failure_state"],
         {"tenant": transaction.tenant, "id": failure_id, "state": decision.state, "principal": principal.id},

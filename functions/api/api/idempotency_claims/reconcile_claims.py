@@ -13,6 +13,7 @@ from coordination.errors import (
     PermissionDeniedError,
 )
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
+from coordination.http.validation import read_path_id
 from coordination.models import Instant, RequestModel, ResponseModel
 from coordination.queries import load_queries
 from pydantic import Field
@@ -103,10 +104,7 @@ def resolve_claim(
     ClaimResolvedError
         It has an outcome already.
     """
-    try:
-        claim_id = UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such claim; its id is a UUID.") from None
+    claim_id = read_path_id(reference, "claim")
     params = {"tenant": transaction.tenant, "id": claim_id}
     transaction.submit(_QUERIES["lock_scope_of_claim"], params | {"caller": principal.id})
     claim = transaction.fetch_one(_QUERIES["lock_claim"], params)

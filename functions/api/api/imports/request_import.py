@@ -7,6 +7,7 @@ from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.errors import Fault, InvalidRequestError, NotFoundError
 from coordination.http.pages import Page, decode_cursor, make_page
+from coordination.http.validation import read_path_id
 from coordination.imports import Import, ImportOrder, format_of, insert_import, split_incoming_key, to_import
 from coordination.queries import load_queries
 
@@ -63,10 +64,7 @@ def get_import(transaction: Transaction, reference: str) -> Import:
     NotFoundError
         There is none of that id.
     """
-    try:
-        import_id = UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such import; its id is a UUID.") from None
+    import_id = read_path_id(reference, "import")
     row = transaction.fetch_one(_QUERIES["find_import"], {"tenant": transaction.tenant, "id": import_id})
     if row is None:
         raise NotFoundError("There is no such import.")

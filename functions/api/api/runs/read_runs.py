@@ -10,6 +10,7 @@ from coordination.clock import Deadline
 from coordination.database import Database, Transaction
 from coordination.errors import NotFoundError, RunNotFinishedError, RunWithoutReportError
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page, read_number, read_text
+from coordination.http.validation import read_path_id
 from coordination.queries import load_queries
 from coordination.runs import TERMINAL_STATES, Run, to_run
 
@@ -31,10 +32,7 @@ def parse_run_id(reference: str) -> UUID:
     NotFoundError
         It is no UUID.
     """
-    try:
-        return UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such run; its id is a UUID.") from None
+    return read_path_id(reference, "run")
 
 
 def get_run(transaction: Transaction, run_id: UUID) -> Run:

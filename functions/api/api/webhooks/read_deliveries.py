@@ -9,6 +9,7 @@ from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.errors import NotFoundError
 from coordination.http.pages import Page, decode_cursor, make_page
+from coordination.http.validation import read_path_id
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
 
@@ -52,10 +53,7 @@ def redeliver(transaction: Transaction, reference: str, principal: Principal) ->
     NotFoundError
         There is none of that id.
     """
-    try:
-        delivery_id = UUID(reference)
-    except ValueError:
-        raise NotFoundError("There is no such delivery; its id is a UUID.") from None
+    delivery_id = read_path_id(reference, "delivery")
     params = {"tenant": transaction.tenant, "id": delivery_id}
     row = transaction.fetch_one(_QUERIES["requeue_delivery"], params)
     if row is None:

@@ -1,14 +1,21 @@
-"""Bodies and query parameters into models, faults into JSON Pointers."""
+"""Bodies, query parameters and ids in paths into what they mean, faults into JSON Pointers."""
 
 import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Never, cast
+from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from coordination.errors import Fault, InvalidRequestError, PayloadTooLargeError, UnsupportedMediaTypeError
+from coordination.errors import (
+    Fault,
+    InvalidRequestError,
+    NotFoundError,
+    PayloadTooLargeError,
+    UnsupportedMediaTypeError,
+)
 from coordination.http.request import Request
 
 MAX_JSON_BYTES = 1024 * 1024
@@ -58,6 +65,20 @@ def read_query[Model: BaseModel](request: Request, model: type[Model]) -> Model:
     except ValidationError as error:
         faults = [Fault(fault.pointer, f"query parameter: {fault.message}") for fault in read_faults(error, fields)]
         raise InvalidRequestError.at(faults) from error
+
+
+def read_path_id(reference: str, what: str) -> UUID:
+    """Read the id of a resource out of the path; `what` it is, for people.
+
+    Raises
+    ------
+    NotFoundError
+        It is no UUID.
+    """
+    try:
+        return UUID(reference)
+    except ValueError:
+        raise NotFoundError(f"There is no such {what}; its id is a UUID.") from None
 
 
 def read_faults(error: ValidationError, value: Any) -> list[Fault]:
