@@ -141,3 +141,60 @@ def test_lists_are_read_page_by_page(service: Service, call: Call, command: tupl
 
     service.answers = [httpx.Response(200, json={"items": [{"id": "1"}, {"id": "2"}], "next_cursor": "c"})]
     assert json.loads(call(*command, "--limit", "1", "--json").out) == {"items": [{"id": "1"}], "more": True}
+
+
+MAKE = {
+    "key": ("keys", "create", "ci", "--grant", "demo=viewer"),
+    "webhook": ("webhooks", "create", "ci", "--url", "https://example.com", "--event", "run.finished"),
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_secret_is_alone_on_the_standard_output(service: Service, call: Call, kind: str) -> None:
+    made = {"id": "ci", "secret": "s3cret"}
+    service.answers = [httpx.Response(201, json=made), httpx.Response(201, json=made)]
+    ended = call(*MAKE[kind])
+    assert (ended.status, ended.out) == (ExitCode.DONE, "s3cret\n")
+    assert json.loads(call(*MAKE[kind], "--json").out) == made
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_secret_that_was_lost_is_not_passed_off_as_one(service: Service, call: Call, kind: str) -> None:
+    service.answers = [httpx.Response(201, json={"id": "ci"}), httpx.Response(201, json={"id": "ci"})]
+    ended = call(*MAKE[kind])
+    assert (ended.status, ended.out) == (ExitCode.REFUSED, "")
+    assert f"`evalward {kind}s delete ci`" in ended.err
+    assert call(*MAKE[kind], "--json").status == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        (("keys", "delete"), "deleted"),
+        (("runs", "delete"), "deleted"),
+        (("webhooks", "delete"), "deleted"),
+        (("sources", "retire"), "retired"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_gone_is_told(service: Service, call: Call, command: tuple[str, ...], word: str) -> None:
+    service.answers = [httpx.Response(204), httpx.Response(204)]
+    ended = call(*command, "one", "--yes")
+    assert (ended.out, ended.err) == ("", f"{word.capitalize()} one.\n")
+    assert json.loads(call(*command, "one", "--yes", "--json").out) == {word: "one"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("datasets", "delete"), ("keys", "delete"), ("pending", "forget")),
+        *(("runs", "delete"), ("sources", "retire"), ("webhooks", "delete")),
+    ],
+    ids=" ".join,
+)
+def test_what_is_gone_for_good_is_asked_for(service: Service, call: Call, command: tuple[str, ...]) -> None:
+    service.answers = [httpx.Response(200, json={"items": [{"name": "one", "version": 1, "records": 3}]})]
+    ended = call(*command, "one")
+    assert ended.status == ExitCode.USAGE
+    assert "--yes" in ended.err
+    assert [request.method for request in service.requests] in ([], ["GET"])

@@ -6,7 +6,8 @@ import typer
 
 from evalward.command_line.login import describe_grant
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Yes
-from evalward.command_line.output import print_table, say, show, show_list
+from evalward.command_line.output import show_done, show_list
+from evalward.command_line.secret import show_secret
 from evalward.command_line.session import confirm, open_session, take
 from evalward.errors import ConfigurationError
 from evalward.transport import JsonObject
@@ -36,22 +37,7 @@ def create_key(
     body |= {"expires_at": expires_at} if expires_at else {}
     with open_session() as session:
         key = session.client.keys.create(body, idempotency_key=idempotency_key)
-    secret = key.get("secret")
-    if secret is None:
-        # A replay: the answer that had the secret never arrived.
-        say(
-            f"Key {key['id']} was made by an attempt whose answer was lost, and its text with it. "
-            f"`evalward keys delete {key['id']}`, and make another."
-        )
-
-    def summary() -> None:
-        if secret is not None:
-            say(f"Key {key['id']}. This is the only time its text is shown:")
-            typer.echo(secret)
-
-    show(key, summary)
-    if secret is None:
-        raise typer.Exit(1)
+    show_secret(key, "key")
 
 
 @app.command("list")
@@ -85,7 +71,7 @@ def delete_key(
     confirm(f"Delete the key {key}?", is_agreed=yes)
     with open_session() as session:
         session.client.keys.delete(key, idempotency_key=idempotency_key)
-    show({"deleted": key}, lambda: print_table(["deleted"], [[key]]))
+    show_done("deleted", key)
 
 
 def _read_grant(text: str) -> JsonObject:

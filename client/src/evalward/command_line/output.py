@@ -47,6 +47,11 @@ def show(document: Any, summary: Callable[[], None]) -> None:
         summary()
 
 
+def show_done(what: str, name: str) -> None:
+    """Say what was done to something that is gone now, such as `deleted`."""
+    show({what: name}, lambda: say(f"{what.capitalize()} {name}."))
+
+
 def show_fields(document: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
     """Print a document as JSON if that was asked for, else its fields one a line."""
 

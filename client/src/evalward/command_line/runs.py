@@ -19,6 +19,7 @@ from evalward.command_line.output import (
     print_table,
     say,
     show,
+    show_done,
     show_fields,
     show_ids,
     show_list,
@@ -256,7 +257,7 @@ def delete_run(
     confirm(f"Delete the run {run} with its report?", is_agreed=yes)
     with open_session() as session:
         session.client.runs.delete(session.project(project), run, idempotency_key=idempotency_key)
-    show({"deleted": run}, lambda: say(f"Deleted {run}."))
+    show_done("deleted", run)
 
 
 def is_regression(metric: JsonObject) -> bool:

@@ -7,7 +7,7 @@ import typer
 
 from evalward.command_line.documents import read_document
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
-from evalward.command_line.output import print_table, say, show, show_fields, show_list
+from evalward.command_line.output import print_table, say, show, show_done, show_fields, show_list
 from evalward.command_line.session import confirm, open_session, take
 from evalward.errors import ConfigurationError
 
@@ -179,7 +179,7 @@ def retire_source(
     confirm(f"Retire {source}? Its id is not free again.", is_agreed=yes)
     with open_session() as session:
         session.client.sources.retire(session.project(project), source, idempotency_key=idempotency_key)
-    show({"retired": source}, lambda: say(f"Retired {source}."))
+    show_done("retired", source)
 
 
 _SUMMARY = ("id", "connector", "location", "schedule", "window", "paused", "cursor", "next_tick", "updated_at")

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
-from evalward.command_line.output import say, show, show_fields, show_list
+from evalward.command_line.output import show_done, show_fields, show_list
+from evalward.command_line.secret import show_secret
 from evalward.command_line.session import confirm, open_session, take
 
 app = typer.Typer(no_args_is_help=True)
@@ -27,22 +28,7 @@ def create_webhook(
     body = {"id": webhook, "url": url, "events": event}
     with open_session() as session:
         made = session.client.webhooks.create(session.project(project), body, idempotency_key=idempotency_key)
-    secret = made.get("secret")
-    if secret is None:
-        # A replay: the answer that had the secret never arrived.
-        say(
-            f"{webhook} was made by an attempt whose answer was lost, and its secret with it. "
-            f"`evalward webhooks delete {webhook}`, and make it again."
-        )
-
-    def summary() -> None:
-        if secret is not None:
-            say(f"Webhook {webhook}. This is the only time its secret is shown:")
-            typer.echo(secret)
-
-    show(made, summary)
-    if secret is None:
-        raise typer.Exit(1)
+    show_secret(made, "webhook")
 
 
 @app.command("list")
@@ -120,4 +106,4 @@ def delete_webhook(
     confirm(f"Delete the webhook {webhook} with its deliveries?", is_agreed=yes)
     with open_session() as session:
         session.client.webhooks.delete(session.project(project), webhook, idempotency_key=idempotency_key)
-    show({"deleted": webhook}, lambda: say(f"Deleted {webhook}."))
+    show_done("deleted", webhook)
