@@ -5,9 +5,12 @@ Rows of `scheduler.graph_jobs`, in bands of an hour; band after band goes, by tu
 meanwhile, and how long the doctor takes. `EVALWARD_BENCH_ROWS=1000000` measures that size only.
 """
 
+import json
 import os
+import select
 import statistics
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -180,45 +183,49 @@ def _measure_writer(environment: "Environment", newest: datetime, edges: Iterato
         time.sleep(5)
     with _writing() as busy:
         until = time.monotonic() + 5
-        while time.monotonic() < until:
-            _sweep(environment, newest, next(edges), [])
+        while time.monotonic() < until and (band := next(edges, None)) is not None:
+            _sweep(environment, newest, band, [])
     return statistics.quantiles(quiet, n=100)[-1], statistics.quantiles(busy, n=100)[-1]
 
 
 @contextmanager
 def _writing() -> Generator[list[float]]:
-    """Insert and complete an assembly, a transaction each, until the block ends; yields the latencies (ms)."""
+    """Let a process write until the block ends; yields the latencies (ms), there when it has ended."""
+    latencies: list[float] = []
+    # A process of its own, as writers are: a thread would wait for this one's interpreter.
+    command = [sys.executable, "-m", "bench.sweep_tables", "write"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        yield latencies
+        writer.stdin.close()
+        latencies += json.loads(writer.stdout.read())
+
+
+def write() -> None:
+    """Insert and complete an assembly, a transaction each, until standard input ends; write the latencies (ms)."""
     import psycopg
 
     latencies: list[float] = []
-    is_over = threading.Event()
-
-    def write() -> None:
-        with psycopg.connect(
-            os.environ["EVALWARD_DATABASE_URL"], autocommit=True, prepare_threshold=None
-        ) as connection:
-            while not is_over.is_set():
-                start = time.perf_counter()
-                with connection.transaction():
-                    connection.execute("SELECT scheduler_app.begin_tenant('bench', 5000, 20000)")
-                    row = connection.execute(
-                        "INSERT INTO scheduler.graph_jobs (tenant_id, id, schedule_id, state, attempts)"
-                        " VALUES ('bench', gen_random_uuid(), 's', 'running', 1) RETURNING id"
-                    ).fetchone()
-                    connection.execute(
-                        "UPDATE scheduler.graph_jobs SET state = 'completed', updated_at = clock_timestamp()"
-                        " WHERE tenant_id = 'bench' AND id = %s",
-                        row,
-                    )
-                latencies.append((time.perf_counter() - start) * 1000)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield latencies
-    finally:
-        is_over.set()
-        thread.join()
+    url = os.environ["EVALWARD_DATABASE_URL"]
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        print("ready", flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            start = time.perf_counter()
+            with connection.transaction():
+                connection.execute("SELECT scheduler_app.begin_tenant('bench', 5000, 20000)")
+                row = connection.execute(
+                    "INSERT INTO scheduler.graph_jobs (tenant_id, id, schedule_id, state, attempts)"
+                    " VALUES ('bench', gen_random_uuid(), 's', 'running', 1) RETURNING id"
+                ).fetchone()
+                connection.execute(
+                    "UPDATE scheduler.graph_jobs SET state = 'completed', updated_at = clock_timestamp()"
+                    " WHERE tenant_id = 'bench' AND id = %s",
+                    row,
+                )
+            latencies.append((time.perf_counter() - start) * 1000)
+    print(json.dumps(latencies))
 
 
 def _measure_doctor(environment: "Environment") -> float:
@@ -242,3 +249,7 @@ def _measure_doctor(environment: "Environment") -> float:
         if check.evidence["tables"]["scheduler.graph_jobs"]["expired_rows"] != check.evidence["counted_up_to"]:
             raise AssertionError(check)
     return statistics.median(times)
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["write"]:
+    write()

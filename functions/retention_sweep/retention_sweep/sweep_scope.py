@@ -50,6 +50,13 @@ class TableCounts:
     is_budget_used_up: bool = False
     oldest_age_seconds: float | None = None
 
+    def add_remaining(self, left: DictRow) -> None:
+        """Add what a scope has left, as `measure_expired` returns it."""
+        self.remaining += left["expired"]
+        self.is_remaining_capped |= left["expired"] == _COUNT_CAP
+        if left["oldest_age_seconds"] is not None:
+            self.oldest_age_seconds = max(self.oldest_age_seconds or 0.0, left["oldest_age_seconds"])
+
 
 @dataclass(slots=True)
 class Sweep:
@@ -109,28 +116,31 @@ def sweep_scope(environment: Environment, sweep: Sweep, scope: str | None, deadl
     tables = [table for table in OPERATIONAL_TABLES if table.is_global == (scope is None)]
     try:
         bounds = _find_bounds(environment, sweep, tables, scope, deadline)
-        expired = _measure_expired(environment, bounds, scope, deadline)
+        # One row of each is enough to know where there is work.
+        expired = _measure_expired(environment, bounds, scope, deadline, row_cap=1)
     except Exception as error:
         sweep.failed_scope_count += 1
         logger.exception("scope not swept, the next sweep tries again", extra=_describe(scope, error))
         return
+    bounds = {name: bound for name, bound in bounds.items() if expired[name]["expired"]}
     has_failed = False
     for table in tables:
-        if expired[table.name]["expired"] == 0:
+        if table.name not in bounds:
             continue
-        counts, bound = sweep.tables[table.name], bounds[table.name]
         try:
-            _sweep_table(environment, table, scope, bound, counts, deadline)
-            left = _measure_expired(environment, {table.name: bound}, scope, deadline)[table.name]
+            _sweep_table(environment, table, scope, bounds[table.name], sweep.tables[table.name], deadline)
         except Exception as error:
             has_failed = True
-            left = expired[table.name]
             extra = _describe(scope, error) | {"table": table.name}
             logger.exception("table not swept, the next sweep tries again", extra=extra)
-        counts.remaining += left["expired"]
-        counts.is_remaining_capped |= left["expired"] == _COUNT_CAP
-        if left["oldest_age_seconds"] is not None:
-            counts.oldest_age_seconds = max(counts.oldest_age_seconds or 0.0, left["oldest_age_seconds"])
+    if bounds:
+        try:
+            expired = _measure_expired(environment, bounds, scope, deadline)
+        except Exception as error:
+            has_failed = True
+            logger.exception("what is left was not counted", extra=_describe(scope, error))
+        for name in bounds:
+            sweep.tables[name].add_remaining(expired[name])
     sweep.failed_scope_count += has_failed
 
 
@@ -160,11 +170,16 @@ def _find_bounds(
 
 
 def _measure_expired(
-    environment: Environment, bounds: Mapping[str, DictRow], scope: str | None, deadline: Deadline
+    environment: Environment,
+    bounds: Mapping[str, DictRow],
+    scope: str | None,
+    deadline: Deadline,
+    *,
+    row_cap: int = _COUNT_CAP,
 ) -> dict[str, DictRow]:
     """Count the rows of each table before its place, up to the cap. One round trip."""
     params = {
-        name: {"table_name": name, "tenant": scope, **bound, "row_cap": _COUNT_CAP} for name, bound in bounds.items()
+        name: {"table_name": name, "tenant": scope, **bound, "row_cap": row_cap} for name, bound in bounds.items()
     }
     return _ask_all(environment, "measure_expired", params, scope, deadline)
 

@@ -32,6 +32,7 @@ LEASES = {
     "scheduler.policy_run_jobs": ["shard:demo:{id}"],
     "scheduler.estate_run_queue": ["run:demo:{id}", "finish:demo:{id}"],
 }
+NO_ID = "00000000-0000-0000-0000-000000000000"
 HAND_OVER = 7
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted"
 
@@ -73,19 +74,14 @@ def test_row_that_is_just_being_opened_again_is_passed_over(
 
 
 class Race:
-    """A sweep that has chosen its rows and waits until it is told to go on."""
+    """A sweep that has its snapshot and waits until it is told to go on."""
 
     def __init__(self, tables: Tables, sweeper: Connection[DictRow], routines: Any) -> None:
         self.tables, self.sweeper, self.routines = tables, sweeper, routines
 
     def run(self, table: str, row: str, worker: Connection[DictRow], change: Callable[[str], str], act: str) -> int:
-        """Run a changed routine up to its choice, act on the row meanwhile, and return how many rows it deleted."""
+        """Run a changed routine up to where it waits, act on the row meanwhile, and return how many rows it deleted."""
         text = self.routines["read"](self.tables.database, table)
-        text = self.routines["change"](
-            text,
-            "WITH candidates AS",
-            f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), candidates AS",
-        )
         self.sweeper.execute(cast("Any", change(text)))
         worker.execute("SELECT pg_advisory_lock(7)")
         self.routines["begin"](self.sweeper)
@@ -106,66 +102,137 @@ def race(tables: Tables, sweeper: Connection[DictRow], routines: Any) -> Race:
     return Race(tables, sweeper, routines)
 
 
+def replace_once(text: str, pattern: str, replacement: str) -> str:
+    """Replace what a pattern finds exactly once."""
+    changed, count = re.subn(pattern, replacement, text, flags=re.DOTALL)
+    assert count == 1, pattern
+    return changed
+
+
+def at_once(text: str) -> str:
+    """Leave what deletes up to the place of the last row, and wait between finding that place and the deletion."""
+    text = replace_once(text, r"(\n {4}RETURN QUERY).*?(\nEND)", r"\2")
+    text = replace_once(text, r"'20ms'", "'20s'")
+    text = replace_once(
+        text, r"WITH edge AS", f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), edge AS"
+    )
+    return replace_once(text, r"(DELETE FROM [\w.]+ t\s+WHERE )", r"\1(SELECT count(*) FROM hand_over) = 1 AND ")
+
+
+def at_once_without_condition(text: str) -> str:
+    """Delete what was found by its id alone, as it is often done."""
+    text = replace_once(at_once(text), r"\sAS \(\s+DELETE FROM", " AS (DELETE FROM")
+    return replace_once(
+        text,
+        r"(DELETE FROM [\w.]+ t\s+WHERE \(SELECT count\(\*\) FROM hand_over\) = 1 AND ).*?(\n\s+RETURNING)",
+        r"\1t.id IN (SELECT e.id FROM edge e)\2",
+    )
+
+
+def around_locks(text: str) -> str:
+    """Leave what chooses among the rows that nobody holds."""
+    text = replace_once(text, r"\n {4}BEGIN\n.*?\n {4}END;", "")
+    return replace_once(
+        text,
+        r"WITH candidates AS",
+        f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), candidates AS",
+    )
+
+
 def without_lock(text: str) -> str:
     """Choose rows without locking them, and wait then: the condition of the DELETE is all that is left."""
-    text, locks = re.subn(r"FOR UPDATE OF t SKIP LOCKED", "", text)
-    text, waits = re.subn(r"WHERE t\.id = c\.id", "WHERE (SELECT count(*) FROM hand_over) = 1 AND t.id = c.id", text)
-    assert (locks, waits) == (1, 1)
-    return text
+    text = replace_once(around_locks(text), r"FOR UPDATE OF t SKIP LOCKED", "")
+    # By id: a row that was changed has another place.
+    return replace_once(
+        text,
+        r"WHERE t\.ctid = ANY \(ARRAY\(SELECT c\.place FROM candidates c\)\)",
+        "WHERE (SELECT count(*) FROM hand_over) = 1 AND t.id = ANY (ARRAY(SELECT c.id FROM candidates c))",
+    )
 
 
 def waiting_before_the_choice(text: str) -> str:
     """Wait when the statement has its snapshot and no row yet."""
-    choice = r"(WITH hand_over .*?candidates AS MATERIALIZED \(.*?\sWHERE )"
-    changed, count = re.subn(choice, r"\1(SELECT count(*) FROM hand_over) = 1 AND ", text, count=1, flags=re.DOTALL)
-    assert count == 1
-    return changed
+    return replace_once(
+        around_locks(text),
+        r"(candidates AS MATERIALIZED \((?:(?!WHERE ).)*WHERE )",
+        r"\1(SELECT count(*) FROM hand_over) = 1 AND ",
+    )
 
 
 def without_lock_and_outer_condition(text: str) -> str:
     """Delete by id what was chosen, as it is often done."""
-    changed, count = re.subn(r"(AND t\.id = c\.id)\s.*?(\n\s+RETURNING)", r"\1\2", without_lock(text), flags=re.DOTALL)
-    assert count == 1
-    return changed
+    return replace_once(
+        without_lock(text), r"(AND t\.id = ANY \(ARRAY\(SELECT c\.id FROM candidates c\)\)).*?(\n\s+RETURNING)", r"\1\2"
+    )
 
 
+WAYS = [at_once, without_lock, waiting_before_the_choice]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("table", EIGHT)
 def test_row_at_work_again_is_not_deleted(
-    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+    race: Race,
+    tables: Tables,
+    worker: Connection[DictRow],
+    table: str,
+    way: Callable[[str], str],
+    reopened: dict[str, str],
 ) -> None:
     row = tables.put(table)
-    assert race.run(table, row, worker, without_lock, reopened[table]) == 0
+    assert race.run(table, row, worker, way, reopened[table]) == 0
     assert tables.ids(table) == {row}
 
 
+@pytest.mark.parametrize("way", [at_once_without_condition, without_lock_and_outer_condition])
 @pytest.mark.parametrize("table", EIGHT)
 def test_without_the_outer_condition_a_row_at_work_again_is_deleted(
-    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+    race: Race,
+    tables: Tables,
+    worker: Connection[DictRow],
+    table: str,
+    way: Callable[[str], str],
+    reopened: dict[str, str],
 ) -> None:
     row = tables.put(table)
     # An open job cannot be archived, so that even this mistake would be found out; a refreshed one would go.
     act = "SET completed_at = clock_timestamp()" if table == "scheduler.jobs" else reopened[table]
-    assert race.run(table, row, worker, without_lock_and_outer_condition, act) == 1
+    if way is at_once_without_condition:
+        # A full batch of one: its last row is the one.
+        way = lambda text: at_once_without_condition(text).replace("OFFSET batch - 1", "OFFSET 0")  # noqa: E731
+    assert race.run(table, row, worker, way, act) == 1
     assert tables.ids(table) == set()
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("table", EIGHT)
 def test_refreshed_row_is_not_deleted(
-    race: Race, tables: Tables, worker: Connection[DictRow], table: str, age_columns: dict[str, str]
+    race: Race,
+    tables: Tables,
+    worker: Connection[DictRow],
+    table: str,
+    way: Callable[[str], str],
+    age_columns: dict[str, str],
 ) -> None:
     row = tables.put(table)
     act = f"SET {age_columns[table]} = clock_timestamp()"
-    assert race.run(table, row, worker, without_lock, act) == 0
+    assert race.run(table, row, worker, way, act) == 0
     assert tables.ids(table) == {row}
 
 
 @pytest.mark.parametrize("table", EIGHT)
-def test_row_opened_again_between_the_snapshot_and_the_choice_is_not_deleted(
-    race: Race, tables: Tables, worker: Connection[DictRow], table: str, reopened: dict[str, str]
+def test_rows_that_become_old_meanwhile_do_not_add_to_a_batch(
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, age_columns: dict[str, str]
 ) -> None:
-    row = tables.put(table)
-    assert race.run(table, row, worker, waiting_before_the_choice, reopened[table]) == 0
-    assert tables.ids(table) == {row}
+    rows = [tables.put(table, days=100 - number) for number in range(3)]
+    young = tables.put(table, days=1)
+
+    def batch_of_two(text: str) -> str:
+        return at_once(text).replace("OFFSET batch - 1", "OFFSET 1")
+
+    act = f"SET {age_columns[table]} = clock_timestamp() - interval '200 days'"
+    assert race.run(table, young, worker, batch_of_two, act) == 2
+    assert tables.ids(table) == {rows[2], young}
 
 
 def force_nested_loop(connection: Connection[DictRow]) -> None:
@@ -191,13 +258,16 @@ def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
 ) -> None:
     for _ in range(20):
         tables.put("scheduler.graph_jobs")
-    text = routines["read"](tables.database, "scheduler.graph_jobs")
+    text = replace_once(routines["read"](tables.database, "scheduler.graph_jobs"), r"\n {4}BEGIN\n.*?\n {4}END;", "")
     chosen = re.search(r"MATERIALIZED \((.*?)\n    \), gone", text, flags=re.DOTALL)
     assert chosen is not None
     # The same choice as a subquery, which a nested loop runs anew for each row.
-    text = routines["change"](text, r"USING candidates c", f"USING LATERAL ({chosen[1]}) AS c")
-    text = routines["change"](text, r"AND t\.ctid = c\.place", "")
-    sweeper.execute(text)
+    text = replace_once(
+        text,
+        r"WHERE t\.ctid = ANY \(ARRAY\(SELECT c\.place FROM candidates c\)\)",
+        f"USING LATERAL ({chosen[1]}) AS c WHERE t.id = c.id",
+    )
+    sweeper.execute(cast("Any", text))
     routines["begin"](sweeper)
     force_nested_loop(sweeper)
     assert routines["call"](sweeper, "scheduler.graph_jobs", batch=5, schema="pg_temp")["deleted"] > 5
@@ -332,43 +402,60 @@ def test_job_that_a_trigger_refers_to_stays(tables: Tables, sweeper: Connection[
     assert other not in tables.ids("scheduler.jobs")
 
 
-def explain(connection: Connection[DictRow], database: FreshDatabase, table: str, routines: Any) -> str:
-    """Return the plan of a routine's statement."""
+def explain(connection: Connection[DictRow], database: FreshDatabase, table: str, routines: Any) -> list[str]:
+    """Return the plans of a routine's statements, as they are kept: without a look at the values."""
     text = routines["read"](database, table)
-    body = re.search(r"RETURN QUERY(.*?);\s*END", text, flags=re.DOTALL)
-    assert body is not None
-    values = {
-        "tenant": "'demo'::text",
-        "before_at": "(clock_timestamp() - interval '90 d')",
-        "before_id": "'00000000-0000-0000-0000-000000000000'::uuid",
-        "after_at": "'-infinity'::timestamptz",
-        "after_id": "'00000000-0000-0000-0000-000000000000'::uuid",
-        "batch": "1000",
+    statements = re.findall(r"RETURN QUERY(.*?);\s*(?:RETURN|END)", text, flags=re.DOTALL)
+    assert len(statements) == 2
+    types = {
+        "tenant": "text",
+        "before_at": "timestamptz",
+        "before_id": "uuid",
+        "after_at": "timestamptz",
+        "after_id": "uuid",
+        "batch": "integer",
     }
-    statement = re.sub(r"--[^\n]*", "", body[1])
-    for name, value in values.items():
-        statement = re.sub(rf"(?<![\w.]){name}\b", value, statement)
-    return "\n".join(row["QUERY PLAN"] for row in connection.execute(cast("Any", f"EXPLAIN {statement}")).fetchall())
+    plans: list[str] = []
+    for number, statement in enumerate(statements):
+        for place, name in enumerate(types, start=1):
+            statement = re.sub(rf"(?<![\w.]){name}\b", f"${place}", statement)
+        connection.execute(cast("Any", f"PREPARE kept{number} ({', '.join(types.values())}) AS {statement}"))
+        given = f"EXPLAIN EXECUTE kept{number} ('demo', now(), '{NO_ID}', '-infinity', '{NO_ID}', 1000)"
+        plans.append("\n".join(row["QUERY PLAN"] for row in connection.execute(cast("Any", given)).fetchall()))
+        connection.execute(cast("Any", f"DEALLOCATE kept{number}"))
+    return plans
 
 
+@pytest.mark.parametrize("rows", [1, 10_000_000])
 @pytest.mark.parametrize("table", [table.name for table in OPERATIONAL_TABLES])
 def test_routine_walks_the_index_of_terminal_rows_and_scans_no_table(
-    tables: Tables, sweeper: Connection[DictRow], table: str, routines: Any
+    tables: Tables, sweeper: Connection[DictRow], table: str, rows: int, routines: Any
 ) -> None:
     tables.put(table, days=1000)
     bare = table.partition(".")[2]
-    # As large a table as the statistics say it is: what the planner thinks of ten million rows.
     tables.database.look(f"ANALYZE {table}")
+    # What the planner thinks of a table that was new when it was last looked at, and of ten million rows.
     tables.database.look(
-        "UPDATE pg_class SET reltuples = 1e7, relpages = 2e5 WHERE oid = %(table)s::regclass", {"table": table}
+        "UPDATE pg_class SET reltuples = %(rows)s, relpages = %(pages)s WHERE oid = %(table)s::regclass",
+        {"table": table, "rows": rows, "pages": rows // 50 + 1},
+    )
+    settings = tables.database.look_up(
+        "SELECT p.proconfig FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+        " WHERE n.nspname = 'scheduler_app' AND p.proname = %(name)s",
+        {"name": f"expire_{bare}"},
     )
     routines["begin"](sweeper)
-    sweeper.execute("SET LOCAL enable_seqscan = off")
-    plan = explain(sweeper, tables.database, table, routines)
+    for setting in settings:
+        sweeper.execute(cast("Any", f"SET LOCAL {setting}"))
+    plans = explain(sweeper, tables.database, table, routines)
     sweeper.execute("ROLLBACK")
     tables.database.look(f"ANALYZE {table}")
-    assert f"using {bare}_terminal on {bare} t" in plan
-    assert "Seq Scan" not in plan
+    for plan in plans:
+        assert re.search(rf"using {bare}_terminal on {bare} t|Scan on {bare}_terminal", plan), plan
+        assert "Seq Scan" not in plan, plan
+    # The choice comes in the order of the index: only the place of the last chosen row may be sorted for.
+    assert "Sort" not in plans[0], plans[0]
+    assert "Sort" not in plans[1][: plans[1].index("CTE gone")], plans[1]
 
 
 @pytest.mark.parametrize("table", [table.name for table in OPERATIONAL_TABLES])

@@ -372,23 +372,110 @@ GRANT EXECUTE ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestampt
 GRANT EXECUTE ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, integer) TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) TO evalward_app;
 
--- One routine a table, one call a batch, each in a transaction of its own. Rows that ended in [after, before) of (age, id)
--- go, oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, and the place of the last
--- one selected: the next batch begins after it instead of walking over what the batches before it have left dead.
--- Locks: the rows, skipping locked ones. The DELETE repeats the whole condition, so that a row which was opened again or
--- refreshed is never deleted because of an old list; the list is MATERIALIZED because a plan may otherwise run it, with
--- its LIMIT, once for each row it is joined to. Rows are locked where they are, so they are found again by their place.
--- Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- For what is only done again when a crash of the server loses it (a mark, a deletion): the transaction's COMMIT answers
+-- before the disk does.
+CREATE FUNCTION scheduler_app.commit_without_waiting()
+    RETURNS void
+    LANGUAGE plpgsql
+    VOLATILE
+AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.commit_without_waiting() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.commit_without_waiting() TO evalward_app;
+
+-- One routine a table, one call a batch, each in a transaction of its own. Rows that ended between (after, before) of
+-- (age, id) go, oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, and, of a full
+-- batch, the place of the last one: the next begins after it instead of walking over what the batches before it left dead.
+--
+-- At first the place of the last row of a full batch is found in the index, and what ends there is deleted at once: one
+-- snapshot sees both, so that there are never more than `batch`. The DELETE carries the whole condition, which is looked
+-- at again in the newest version of a row that somebody has changed meanwhile. It waits for a locked row no longer than
+-- 20 ms. Then rows are chosen that nobody holds: the choice is MATERIALIZED because a plan may otherwise run it, with its
+-- LIMIT, once for each row it is joined to; its rows are found again by the place where they are locked; the condition is
+-- repeated. That costs twice as much, rows being locked and then deleted.
+--
+-- Plans are kept, and may neither read a table whole nor sort it: the planner knows nothing of `batch` and often nothing
+-- of the table. The commit does not wait for the disk: what a crash brings back is swept again, and the receipt, which
+-- waits, comes after it. Locks: the rows. Raises EW001 without a tenant, EW003 for another than the transaction's.
+
 -- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
 CREATE FUNCTION scheduler_app.expire_jobs(
     tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.completed_at AS ended_at, t.id
+                FROM scheduler.jobs t
+                WHERE t.tenant_id = tenant
+                  AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+                  AND NOT EXISTS (
+                      SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+                  AND NOT EXISTS (
+                      SELECT 1 FROM coordination.leases l
+                      WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                                 ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                        AND l.expires_at > clock_timestamp())
+                  AND (t.completed_at, t.id) < (before_at, before_id)
+                  AND (t.completed_at, t.id) > (after_at, after_id)
+                ORDER BY t.completed_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.jobs t
+            WHERE t.tenant_id = tenant
+              AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+              AND NOT EXISTS (
+                  SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+              AND NOT EXISTS (
+                  SELECT 1 FROM coordination.leases l
+                  WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                             ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                    AND l.expires_at > clock_timestamp())
+              AND (t.completed_at, t.id) < (before_at, before_id)
+              AND (t.completed_at, t.id) > (after_at, after_id)
+              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
+                      t.created_by, t.started_at, t.completed_at
+        ), archived AS (
+            INSERT INTO scheduler.job_history AS h (
+                tenant_id, id, kind, state, dedupe_key, attempts, result, error, created_at, created_by, started_at,
+                completed_at)
+            SELECT gone.tenant_id, gone.id, gone.kind, gone.state, gone.dedupe_key, gone.attempts, gone.result, gone.error,
+                   gone.created_at, gone.created_by, gone.started_at, gone.completed_at
+            FROM gone
+            -- The job of a delivery or a sink may be opened again under its id after it was swept: the later outcome counts.
+            ON CONFLICT (tenant_id, id) DO UPDATE
+            SET state = excluded.state, attempts = excluded.attempts, result = excluded.result, error = excluded.error,
+                created_at = excluded.created_at, created_by = excluded.created_by, started_at = excluded.started_at,
+                completed_at = excluded.completed_at, archived_at = clock_timestamp()
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
@@ -409,9 +496,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.jobs t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -439,7 +524,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -452,10 +537,48 @@ CREATE FUNCTION scheduler_app.expire_runs(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.finished_at AS ended_at, t.id
+                FROM scheduler.runs t
+                WHERE t.tenant_id = tenant
+                  AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+                  AND (t.finished_at, t.id) < (before_at, before_id)
+                  AND (t.finished_at, t.id) > (after_at, after_id)
+                ORDER BY t.finished_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.runs t
+            WHERE t.tenant_id = tenant
+              AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
+              AND (t.finished_at, t.id) < (before_at, before_id)
+              AND (t.finished_at, t.id) > (after_at, after_id)
+              AND (t.finished_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.finished_at AS ended_at
@@ -469,9 +592,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.runs t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
           AND (t.finished_at, t.id) < (before_at, before_id)
@@ -479,7 +600,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -492,10 +613,48 @@ CREATE FUNCTION scheduler_app.expire_graph_jobs(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.updated_at AS ended_at, t.id
+                FROM scheduler.graph_jobs t
+                WHERE t.tenant_id = tenant
+                  AND t.state IN ('completed', 'failed', 'canceled')
+                  AND (t.updated_at, t.id) < (before_at, before_id)
+                  AND (t.updated_at, t.id) > (after_at, after_id)
+                ORDER BY t.updated_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.graph_jobs t
+            WHERE t.tenant_id = tenant
+              AND t.state IN ('completed', 'failed', 'canceled')
+              AND (t.updated_at, t.id) < (before_at, before_id)
+              AND (t.updated_at, t.id) > (after_at, after_id)
+              AND (t.updated_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
@@ -509,9 +668,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.graph_jobs t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
           AND (t.updated_at, t.id) < (before_at, before_id)
@@ -519,7 +676,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -532,10 +689,56 @@ CREATE FUNCTION scheduler_app.expire_policy_run_jobs(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.updated_at AS ended_at, t.id
+                FROM scheduler.policy_run_jobs t
+                WHERE t.tenant_id = tenant
+                  AND t.state IN ('completed', 'failed', 'cancelled')
+                  AND NOT EXISTS (
+                      SELECT 1 FROM coordination.leases l
+                      WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                        AND l.expires_at > clock_timestamp())
+                  AND (t.updated_at, t.id) < (before_at, before_id)
+                  AND (t.updated_at, t.id) > (after_at, after_id)
+                ORDER BY t.updated_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.policy_run_jobs t
+            WHERE t.tenant_id = tenant
+              AND t.state IN ('completed', 'failed', 'cancelled')
+              AND NOT EXISTS (
+                  SELECT 1 FROM coordination.leases l
+                  WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                    AND l.expires_at > clock_timestamp())
+              AND (t.updated_at, t.id) < (before_at, before_id)
+              AND (t.updated_at, t.id) > (after_at, after_id)
+              AND (t.updated_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
@@ -553,9 +756,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.policy_run_jobs t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
           AND NOT EXISTS (
@@ -567,7 +768,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -580,10 +781,64 @@ CREATE FUNCTION scheduler_app.expire_estate_run_queue(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.completed_at AS ended_at, t.id
+                FROM scheduler.estate_run_queue t
+                WHERE t.tenant_id = tenant
+                  AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+                  AND NOT EXISTS (
+                      SELECT 1 FROM coordination.leases l
+                      WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                        AND l.expires_at > clock_timestamp())
+                  AND NOT EXISTS (
+                      SELECT 1 FROM coordination.leases l
+                      WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                        AND l.expires_at > clock_timestamp())
+                  AND (t.completed_at, t.id) < (before_at, before_id)
+                  AND (t.completed_at, t.id) > (after_at, after_id)
+                ORDER BY t.completed_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.estate_run_queue t
+            WHERE t.tenant_id = tenant
+              AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+              AND NOT EXISTS (
+                  SELECT 1 FROM coordination.leases l
+                  WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                    AND l.expires_at > clock_timestamp())
+              AND NOT EXISTS (
+                  SELECT 1 FROM coordination.leases l
+                  WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                    AND l.expires_at > clock_timestamp())
+              AND (t.completed_at, t.id) < (before_at, before_id)
+              AND (t.completed_at, t.id) > (after_at, after_id)
+              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
@@ -605,9 +860,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.estate_run_queue t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -623,7 +876,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -636,10 +889,48 @@ CREATE FUNCTION scheduler_app.expire_pack_storage_outbox(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.published_at AS ended_at, t.id
+                FROM packs.pack_storage_outbox t
+                WHERE t.tenant_id = tenant
+                  AND t.published_at IS NOT NULL
+                  AND (t.published_at, t.id) < (before_at, before_id)
+                  AND (t.published_at, t.id) > (after_at, after_id)
+                ORDER BY t.published_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM packs.pack_storage_outbox t
+            WHERE t.tenant_id = tenant
+              AND t.published_at IS NOT NULL
+              AND (t.published_at, t.id) < (before_at, before_id)
+              AND (t.published_at, t.id) > (after_at, after_id)
+              AND (t.published_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.published_at AS ended_at
@@ -653,9 +944,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM packs.pack_storage_outbox t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.published_at IS NOT NULL
           AND (t.published_at, t.id) < (before_at, before_id)
@@ -663,7 +952,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -676,10 +965,48 @@ CREATE FUNCTION scheduler_app.expire_failure_signatures(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.resolved_at AS ended_at, t.id
+                FROM scheduler.failure_signatures t
+                WHERE t.tenant_id = tenant
+                  AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
+                  AND (t.resolved_at, t.id) < (before_at, before_id)
+                  AND (t.resolved_at, t.id) > (after_at, after_id)
+                ORDER BY t.resolved_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.failure_signatures t
+            WHERE t.tenant_id = tenant
+              AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
+              AND (t.resolved_at, t.id) < (before_at, before_id)
+              AND (t.resolved_at, t.id) > (after_at, after_id)
+              AND (t.resolved_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.resolved_at AS ended_at
@@ -693,9 +1020,7 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.failure_signatures t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
           AND (t.resolved_at, t.id) < (before_at, before_id)
@@ -703,7 +1028,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -716,9 +1041,45 @@ CREATE FUNCTION scheduler_app.expire_workers(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.heartbeat_at AS ended_at, t.id
+                FROM scheduler.workers t
+                WHERE t.state = 'stopped' AND t.active_count = 0
+                  AND (t.heartbeat_at, t.id) < (before_at, before_id)
+                  AND (t.heartbeat_at, t.id) > (after_at, after_id)
+                ORDER BY t.heartbeat_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.workers t
+            WHERE t.state = 'stopped' AND t.active_count = 0
+              AND (t.heartbeat_at, t.id) < (before_at, before_id)
+              AND (t.heartbeat_at, t.id) > (after_at, after_id)
+              AND (t.heartbeat_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.heartbeat_at AS ended_at
@@ -731,16 +1092,14 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.workers t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;
@@ -753,10 +1112,46 @@ CREATE FUNCTION scheduler_app.expire_job_history(
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_sort = off
 AS $$
 BEGIN
     PERFORM scheduler_app.raise_unless_tenant(tenant);
+    PERFORM scheduler_app.commit_without_waiting();
+    BEGIN
+        PERFORM set_config('lock_timeout', '20ms', true);
+        RETURN QUERY
+        WITH edge AS MATERIALIZED (
+            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
+                   f.id IS NOT NULL AS is_full
+            FROM (SELECT 1) AS one
+            LEFT JOIN (
+                SELECT t.completed_at AS ended_at, t.id
+                FROM scheduler.job_history t
+                WHERE t.tenant_id = tenant
+                  AND (t.completed_at, t.id) < (before_at, before_id)
+                  AND (t.completed_at, t.id) > (after_at, after_id)
+                ORDER BY t.completed_at, t.id
+                OFFSET batch - 1
+                LIMIT 1) AS f ON true
+        ), gone AS (
+            DELETE FROM scheduler.job_history t
+            WHERE t.tenant_id = tenant
+              AND (t.completed_at, t.id) < (before_at, before_id)
+              AND (t.completed_at, t.id) > (after_at, after_id)
+              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING t.id
+        )
+        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
+        FROM edge e
+        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+            NULL;
+    END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
@@ -769,16 +1164,14 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ), gone AS (
         DELETE FROM scheduler.job_history t
-        USING candidates c
-        WHERE t.id = c.id
-          AND t.ctid = c.place
+        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
           AND t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
+    LEFT JOIN (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
 END
 $$;

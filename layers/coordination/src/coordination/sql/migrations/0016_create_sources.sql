@@ -103,16 +103,3 @@ ALTER TABLE coordination.wake_ups ADD CONSTRAINT wake_ups_queue_check
     CHECK (queue IN ('conversion', 'evaluation', 'delivery', 'pull')) NOT VALID;
 ALTER TABLE coordination.wake_ups VALIDATE CONSTRAINT wake_ups_queue_check;
 CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kind = 'source_tick';
-
--- For marks whose loss in a crash of the server only repeats a message: this transaction's COMMIT answers before the disk.
-CREATE FUNCTION scheduler_app.commit_without_waiting()
-    RETURNS void
-    LANGUAGE plpgsql
-    VOLATILE
-AS $$
-BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.commit_without_waiting() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.commit_without_waiting() TO evalward_app;

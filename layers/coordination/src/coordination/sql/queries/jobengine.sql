@@ -32,7 +32,7 @@ FROM scheduler_app.measure_expired(
 
 -- name: expire_jobs
 -- Delete one batch of ended rows between two places (age, id), oldest first, and archive their outcomes. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_jobs(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -40,7 +40,7 @@ FROM scheduler_app.expire_jobs(
 
 -- name: expire_runs
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_runs(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -48,7 +48,7 @@ FROM scheduler_app.expire_runs(
 
 -- name: expire_graph_jobs
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_graph_jobs(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -56,7 +56,7 @@ FROM scheduler_app.expire_graph_jobs(
 
 -- name: expire_policy_run_jobs
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_policy_run_jobs(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -64,7 +64,7 @@ FROM scheduler_app.expire_policy_run_jobs(
 
 -- name: expire_estate_run_queue
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_estate_run_queue(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -72,7 +72,7 @@ FROM scheduler_app.expire_estate_run_queue(
 
 -- name: expire_pack_storage_outbox
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_pack_storage_outbox(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -80,7 +80,7 @@ FROM scheduler_app.expire_pack_storage_outbox(
 
 -- name: expire_failure_signatures
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_failure_signatures(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -88,7 +88,7 @@ FROM scheduler_app.expire_failure_signatures(
 
 -- name: expire_job_history
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_job_history(
     %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
@@ -96,7 +96,7 @@ FROM scheduler_app.expire_job_history(
 
 -- name: expire_workers
 -- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, skipping locked ones.
+-- the rows, passing over those that are held.
 SELECT e.selected, e.deleted, e.last_at, e.last_id
 FROM scheduler_app.expire_workers(
     %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
