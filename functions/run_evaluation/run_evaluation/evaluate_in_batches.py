@@ -20,7 +20,7 @@ from coordination.leases import Lease, release_lease, renew_lease, require_lease
 from coordination.queries import load_queries
 from coordination.runs import RunConfig
 from coordination.wake_ups import WakeUp
-from records.record import read_records
+from records.record import Record
 
 from run_evaluation.patient_calls import SPARE_SECONDS, PatientCalls, UnfinishedError
 from run_evaluation.shard_means import ShardMeans, open_means
@@ -52,7 +52,7 @@ def evaluate_in_batches(
     deadline: Deadline,
     shard: dict[str, Any],
     config: RunConfig,
-    content: bytes,
+    records: Sequence[Record],
 ) -> UUID | None:
     """Ask and judge what is missing of a shard, and complete it or queue the rest of it again.
 
@@ -64,8 +64,8 @@ def evaluate_in_batches(
         Row of `begin_shard`.
     config
         Of its run.
-    content
-        The shard's records as canonical JSONL.
+    records
+        The shard's.
 
     Returns
     -------
@@ -83,7 +83,6 @@ def evaluate_in_batches(
     """
     calls = PatientCalls(deadline)
     means = open_means(environment, wake_up.project, shard["run_id"], config, calls)
-    records = read_records(content)
     with environment.database.transaction(wake_up.project) as transaction:
         works = list_missing_work(transaction, shard, config, records)
     worker = _ShardWorker(environment, wake_up, lease, deadline, shard, config, means)

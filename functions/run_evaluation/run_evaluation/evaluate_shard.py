@@ -1,6 +1,7 @@
 """Evaluate one shard under its lease and write its results in one transaction."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from coordination.queries import load_queries
 from coordination.run_endings import end_open_run
 from coordination.runs import RunConfig, RunFailure
 from coordination.wake_ups import WakeUp
-from records.record import read_records
+from records.record import Record, read_records
 
 from run_evaluation.evaluate_in_batches import evaluate_in_batches
 from run_evaluation.finish_run import finish_run
@@ -98,14 +99,14 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
             end_open_run(transaction, shard["run_id"], "error", failure)
         return None
     config = RunConfig.model_validate(shard["config"])
+    records = read_records(content)
     if shard["slices"]:
         with database.transaction(wake_up.project) as transaction:
             require_lease(transaction, lease)
-            records = read_records(content)
             write_slices(transaction, shard["run_id"], shard["slices"], records, shard["first_record"])
     if config.makes_calls:
-        return _evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, content)
-    scores = _score(database, lease, deadline, config, content, shard["first_record"])
+        return _evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, records)
+    scores = _score(database, lease, deadline, config, records, shard["first_record"])
     with database.transaction(wake_up.project) as transaction:
         require_lease(transaction, lease)
         if transaction.fetch_one(_QUERIES["complete_shard"], params) is None:
@@ -127,11 +128,11 @@ def _evaluate_in_batches(
     deadline: Deadline,
     shard: dict[str, Any],
     config: RunConfig,
-    content: bytes,
+    records: Sequence[Record],
 ) -> UUID | None:
     """Evaluate a shard that makes calls; a run whose places cannot be called at all ends in error."""
     try:
-        return evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, content)
+        return evaluate_in_batches(environment, wake_up, lease, deadline, shard, config, records)
     except PlaceUnusableError as error:
         detail = f"Nobody can be called: {error}."
     except OutgoingFailedError as error:
@@ -161,9 +162,13 @@ def _drop_shard(database: Database, wake_up: WakeUp) -> None:
 
 
 def _score(
-    database: Database, lease: Lease, deadline: Deadline, config: RunConfig, content: bytes, first_record: int
+    database: Database,
+    lease: Lease,
+    deadline: Deadline,
+    config: RunConfig,
+    records: Sequence[Record],
+    first_record: int,
 ) -> ShardScores:
-    records = read_records(content)
     scorers = build_scorers(config.evaluators)
     scores = ShardScores()
     renewed_at = time.monotonic()
