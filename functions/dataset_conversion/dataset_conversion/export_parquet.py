@@ -1,12 +1,11 @@
 """Write the results of a run as Parquet: a sink of the only function that has a Parquet library."""
 
-import tempfile
-from collections.abc import Sequence
-from typing import IO, Any, BinaryIO, cast
+from functools import partial
+from typing import IO, Any
 
 from coordination.clock import Deadline
 from coordination.environment import Environment
-from coordination.exported_results import export_folder, put_once, put_report, read_results
+from coordination.exported_results import put_export, read_results
 from coordination.sink_attempts import SinkOrder, attempt_sink
 from coordination.wake_ups import WakeUp
 
@@ -29,18 +28,13 @@ def export_parquet(environment: Environment, project: str, sink_id: str, deadlin
     """
 
     def act(order: SinkOrder) -> None:
-        folder = export_folder(order)
-        with tempfile.TemporaryFile() as results:
-            _write_results(order, results, deadline)
-            order.require_run()
-            key = f"{folder}/results.parquet"
-            put_once(environment.objects, key, cast("BinaryIO", results), "application/vnd.apache.parquet")
-        put_report(order, folder)
+        write = partial(_write_results, order, deadline)
+        put_export(order, "results.parquet", "application/vnd.apache.parquet", write)
 
     attempt_sink(environment, WakeUp("conversion", "sink", project, sink_id), _LEASE_SECONDS, act)
 
 
-def _write_results(order: SinkOrder, results: IO[bytes], deadline: Deadline) -> None:
+def _write_results(order: SinkOrder, deadline: Deadline, results: IO[bytes]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -56,10 +50,7 @@ def _write_results(order: SinkOrder, results: IO[bytes], deadline: Deadline) -> 
         ],
         metadata={"evalward.run": str(order.run_id)},
     )
-
-    def to_batch(rows: Sequence[dict[str, Any]]) -> Any:
-        return pa.RecordBatch.from_pylist(list(rows), schema=schema)
-
+    make_batch: Any = pa.RecordBatch.from_pylist
     with pq.ParquetWriter(results, schema, compression="zstd") as writer:
         for page in read_results(order, deadline, _SPARE_SECONDS):
-            writer.write_batch(to_batch(page))
+            writer.write_batch(make_batch(page, schema=schema))

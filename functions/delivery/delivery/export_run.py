@@ -1,12 +1,12 @@
 """Bring the outcome of a run to one of its sinks."""
 
-import tempfile
-from typing import IO, BinaryIO, cast
+from functools import partial
+from typing import IO
 
 import orjson
 from coordination.clock import Deadline
 from coordination.environment import Environment
-from coordination.exported_results import export_folder, put_once, put_report, read_results
+from coordination.exported_results import put_export, read_results
 from coordination.ports.event_bus import EventNotTakenError
 from coordination.sink_attempts import SinkFailedError, SinkOrder, attempt_sink
 from coordination.wake_ups import WakeUp
@@ -21,8 +21,9 @@ _SPARE_SECONDS = 15.0
 def export_run(environment: Environment, project: str, sink_id: str, deadline: Deadline) -> None:
     """Make an attempt at a queued sink, under a lease; the sink's own row says whether it is done.
 
-    Objects are written only where none are, so an attempt that died is repeated without harm; an event that was put
-    before its sender died is put again with the same `id`, and a run in MLflow is found by the sink's id.
+    Objects (`results.jsonl`, a result a line in the order of the records, then `report.json`) are written only where
+    none are, so an attempt that died is repeated without harm; an event that was put before its sender died is put
+    again with the same `id`, and a run in MLflow is found by the sink's id.
 
     Raises
     ------
@@ -33,7 +34,8 @@ def export_run(environment: Environment, project: str, sink_id: str, deadline: D
     def act(order: SinkOrder) -> None:
         match order.config["kind"]:
             case "s3":
-                put_run(order, deadline)
+                write = partial(_write_results, order, deadline)
+                put_export(order, "results.jsonl", "application/x-ndjson", write)
             case "mlflow":
                 log_to_mlflow(order, deadline)
             case _:
@@ -42,27 +44,7 @@ def export_run(environment: Environment, project: str, sink_id: str, deadline: D
     attempt_sink(environment, WakeUp("delivery", "sink", project, sink_id), _LEASE_SECONDS, act)
 
 
-def put_run(order: SinkOrder, deadline: Deadline) -> None:
-    """Write `<prefix>/<run>/results.jsonl`, a result a line in the order of the records, and `report.json`.
-
-    The results pass through a temporary file: that they are all still there is looked at before the first byte is
-    written.
-
-    Raises
-    ------
-    SinkRefusedError, SinkFailedError, StorageUnavailableError, RunGoneError
-        As `coordination.sink_attempts` has them.
-    """
-    folder = export_folder(order)
-    with tempfile.TemporaryFile() as results:
-        _write_results(order, results, deadline)
-        order.require_run()
-        objects = order.environment.objects
-        put_once(objects, f"{folder}/results.jsonl", cast("BinaryIO", results), "application/x-ndjson")
-    put_report(order, folder)
-
-
-def _write_results(order: SinkOrder, results: IO[bytes], deadline: Deadline) -> None:
+def _write_results(order: SinkOrder, deadline: Deadline, results: IO[bytes]) -> None:
     for page in read_results(order, deadline, _SPARE_SECONDS):
         results.writelines(orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE) for result in page)
 

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import coordination.exported_results
 import coordination.sink_attempts
-import dataset_conversion.export_parquet
 import orjson
 import pyarrow.parquet as pq
 import pytest
@@ -366,7 +365,7 @@ def test_parquet_attempt_that_died_is_repeated_and_changes_no_byte(
     def keep(*_arguments: object) -> None: ...
 
     with monkeypatch.context() as patch:
-        patch.setattr(dataset_conversion.export_parquet, "put_once", put_and_die)
+        patch.setattr(coordination.exported_results, "put_once", put_and_die)
         patch.setattr(coordination.sink_attempts, "drop_lease", keep)
         with pytest.raises(DiedError):
             export_parquet(world.environment, "demo", ref_id, until())

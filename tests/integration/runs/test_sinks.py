@@ -161,7 +161,7 @@ def test_attempt_that_died_halfway_is_repeated_and_changes_no_byte(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = finish(world, S3)
-    put_once = delivery.export_run.put_once
+    put_once = coordination.exported_results.put_once
 
     def put_and_die(*arguments: Any) -> None:
         put_once(*arguments)
@@ -170,7 +170,7 @@ def test_attempt_that_died_halfway_is_repeated_and_changes_no_byte(
     def keep(*_arguments: object) -> None: ...
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery.export_run, "put_once", put_and_die)
+        patch.setattr(coordination.exported_results, "put_once", put_and_die)
         patch.setattr(coordination.sink_attempts, "drop_lease", keep)
         with pytest.raises(DiedError):
             export(world)

@@ -1,9 +1,10 @@
 """What the sinks that write objects do alike: read a run's results in pages, and write an object never over another."""
 
 import hashlib
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import orjson
 
@@ -18,26 +19,41 @@ _PAGE_ROWS = 5_000
 _CHUNK_BYTES = 1024 * 1024
 
 
-def export_folder(order: SinkOrder) -> str:
-    """Return the folder of a run below the prefix of its sink, without a slash at the end.
+def put_export(order: SinkOrder, name: str, content_type: str, write: Callable[[IO[bytes]], None]) -> None:
+    """Write `<prefix>/<run>/<name>` and, after it, `report.json`: who sees the report finds the results.
+
+    Parameters
+    ----------
+    order
+        The sink at work.
+    name, content_type
+        Of the object with the results.
+    write
+        Writes its bytes into a temporary file, the same bytes for the same results: that the results are all still
+        there is looked at before the object is begun.
 
     Raises
     ------
-    SinkRefusedError
-        The project may not write there.
+    SinkRefusedError, SinkFailedError, StorageUnavailableError, RunGoneError
+        As `coordination.sink_attempts` has them.
     """
     prefix: str = order.config["prefix"]
     fault = find_prefix_fault(prefix, order.project)
     if fault is not None:
         raise SinkRefusedError(f"the prefix {fault}")
-    return f"{prefix.removesuffix('/')}/{order.run_id}"
+    folder = f"{prefix.removesuffix('/')}/{order.run_id}"
+    objects = order.environment.objects
+    with tempfile.TemporaryFile() as results:
+        write(results)
+        order.require_run()
+        put_once(objects, f"{folder}/{name}", cast("BinaryIO", results), content_type)
+    put_once(objects, f"{folder}/report.json", BytesIO(encode_report(order)), "application/json")
 
 
 def read_results(order: SinkOrder, deadline: Deadline, spare_seconds: float) -> Iterator[list[dict[str, Any]]]:
     """Yield the results of a run in the order of its records, in pages of a transaction each.
 
-    They do not change once a run has its report; that they are all still there is to be looked at afterwards
-    (`SinkOrder.require_run`).
+    They do not change once a run has its report; that they are all still there `put_export` looks at afterwards.
 
     Parameters
     ----------
@@ -74,17 +90,6 @@ def read_results(order: SinkOrder, deadline: Deadline, spare_seconds: float) -> 
         if len(rows) < _PAGE_ROWS:
             return
         last = rows[-1]
-
-
-def put_report(order: SinkOrder, folder: str) -> None:
-    """Write `report.json`, after the results: who sees it finds them.
-
-    Raises
-    ------
-    SinkRefusedError
-        Another object is there.
-    """
-    put_once(order.environment.objects, f"{folder}/report.json", BytesIO(encode_report(order)), "application/json")
 
 
 def encode_report(order: SinkOrder) -> bytes:
