@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evalward.errors import ConfigurationError
+from evalward.transport import PATIENCE_SECONDS
 
 URL_VARIABLE = "EVALWARD_API_URL"
 KEY_VARIABLE = "EVALWARD_API_KEY"
@@ -84,7 +85,9 @@ def read_patience(environment: Mapping[str, str] | None = None) -> float:
         It is no number of seconds.
     """
     variables = os.environ if environment is None else environment
-    text = variables.get(PATIENCE_VARIABLE) or "60"
+    text = variables.get(PATIENCE_VARIABLE)
+    if not text:
+        return PATIENCE_SECONDS
     if not text.isdecimal():
         raise ConfigurationError(f"{PATIENCE_VARIABLE} is {text!r}, which is no number of seconds.")
     return float(text)

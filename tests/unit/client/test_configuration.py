@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evalward.configuration import Login, find_login, login_file, pending_folder, read_login, write_login
+from evalward.configuration import (
+    Login,
+    find_login,
+    login_file,
+    pending_folder,
+    read_login,
+    read_patience,
+    write_login,
+)
 from evalward.errors import ConfigurationError
+from evalward.transport import PATIENCE_SECONDS
 
 STORED = Login("https://stored.example.com", "ew_stored", "demo")
 
@@ -79,3 +88,10 @@ def test_a_failed_login_leaves_the_old_one(environment: dict[str, str], monkeypa
 
 def test_state_is_kept_apart(environment: dict[str, str], tmp_path: Path) -> None:
     assert pending_folder(environment) == tmp_path / "state" / "evalward" / "pending"
+
+
+def test_patience_is_a_number_of_seconds() -> None:
+    assert read_patience({}) == PATIENCE_SECONDS
+    assert read_patience({"EVALWARD_PATIENCE_SECONDS": "5"}) == 5.0
+    with pytest.raises(ConfigurationError, match="no number"):
+        read_patience({"EVALWARD_PATIENCE_SECONDS": "-1"})
