@@ -15,6 +15,7 @@ from coordination.environment import Environment
 from coordination.leases import take_lease
 from scheduled_pull.pull_source import pull_source
 from scheduled_pull.send_due_sources import send_due_sources
+from scheduled_pull.traces import PullFailedError
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
@@ -84,9 +85,21 @@ def test_same_pulse_three_times_and_once_late_is_one_run(world: World) -> None:
     for _ in range(3):
         world.pull()
     world.finish_runs()
-    world.pulse()
-    world.pull()
-    assert len(world.runs()) == 1
+    (run,) = world.runs()
+    # Six hours go by without a pulse; then one comes, and the message of the first one a second time.
+    world.environment.objects.delete(world.stored_keys("traces/"))
+    world.database.look("UPDATE scheduler.schedules SET cursor_at = cursor_at - interval '6 hours'")
+    world.database.look(
+        "UPDATE evals.source_windows SET tick_at = tick_at - interval '6 hours',"
+        " window_start = window_start - interval '6 hours', window_end = window_end - interval '6 hours'"
+    )
+    world.make_due()
+    assert [world.pulse() for _ in range(2)] == [1, 0]
+    for _ in range(3):
+        world.pull()
+    assert world.runs() == [run]
+    states = [window["state"] for window in world.windows()]
+    assert states == ["done"] + ["missed_deadline"] * 5 + ["empty"]
 
 
 def test_200_parallel_pulses_are_one_run_a_window(
@@ -389,40 +402,51 @@ def test_fault_of_ours_is_a_failed_attempt_that_quotes_nothing(
     assert [window["state"] for window in world.windows()] == ["empty"]
 
 
-def test_stale_holder_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+LOST = {
+    "taken over": "UPDATE coordination.leases SET epoch = epoch + 1, owner = gen_random_uuid()",
+    "another epoch": "UPDATE coordination.leases SET epoch = epoch + 1",
+    "expired": "UPDATE coordination.leases SET expires_at = clock_timestamp() - interval '1 second'",
+}
+OWN_TABLES = (
+    "coordination.wake_ups",
+    "scheduler.failure_signatures",
+    "evals.run_snapshots",
+    "evals.runs",
+    "evals.source_windows",
+    "evals.sources",
+    "scheduler.graph_jobs",
+    "scheduler.runs",
+    "scheduler.schedules",
+)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["read", "not read"])
+@pytest.mark.parametrize("how", LOST)
+def test_stale_holder_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch, how: str, fails: bool) -> None:
     world.create()
     tick = world.last_tick()
     world.add_trace(tick - MINUTE)
     world.set_cursor(tick - MINUTE)
     real = scheduled_pull.pull_source._read_window
+    before: list[Any] = []
+
+    def look() -> list[Any]:
+        # A lease that has expired and that nobody has taken may be given back.
+        tables = OWN_TABLES if how == "expired" else ("coordination.leases", *OWN_TABLES)
+        return [world.database.look(f"SELECT t::text FROM {table} t ORDER BY 1") for table in tables]
 
     def read_and_lose_the_lease(*arguments: Any) -> Any:
         snapshot = real(*arguments)
-        world.database.look("UPDATE coordination.leases SET epoch = epoch + 1 WHERE name LIKE 'source_tick:%%'")
+        world.database.look(LOST[how] + " WHERE name LIKE 'source_tick:%%'")
+        before.extend(look())
+        if fails:
+            raise PullFailedError("store_unavailable", "It did not answer.")
         return snapshot
 
     monkeypatch.setattr(scheduled_pull.pull_source, "_read_window", read_and_lose_the_lease)
     world.pull()
-    assert world.runs() == []
-    assert datetime.fromisoformat(world.read()["cursor"]) == tick - MINUTE
-    assert [window["state"] for window in world.windows()] == ["working"]
-
-
-def test_expired_lease_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.create()
-    tick = world.last_tick()
-    world.add_trace(tick - MINUTE)
-    world.set_cursor(tick - MINUTE)
-    real = scheduled_pull.pull_source._read_window
-
-    def read_too_slowly(*arguments: Any) -> Any:
-        world.database.look("UPDATE coordination.leases SET expires_at = clock_timestamp() - interval '1 second'"
-                            " WHERE name LIKE 'source_tick:%%'")  # fmt: skip
-        return real(*arguments)
-
-    monkeypatch.setattr(scheduled_pull.pull_source, "_read_window", read_too_slowly)
-    world.pull()
-    assert world.runs() == []
+    assert before
+    assert look() == before
 
 
 def test_kill_between_snapshot_and_run_is_one_run_in_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,6 @@ def test_idle_sources_cost_one_look_at_an_index(world: World, database: FreshDat
         "batch_size": 500,
         "resend_after_seconds": 300,
         "lease_name": "source-manager",
-        "lease_owner": "00000000-0000-0000-0000-000000000001",
-        "lease_epoch": 1,
     }
     query = load_queries("sources")["claim_due_sources"].as_string()
     with database.connect("app") as connection:
