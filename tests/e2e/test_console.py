@@ -233,6 +233,23 @@ def test_run_started_over_a_broken_line_is_started_once(client: StackClient, pro
     assert client.wait_for_run(project, runs[0]["id"])["gates"][0]["passed"] is True
 
 
+def test_wait_of_an_hour_is_told_and_not_waited_for(open_console: Open) -> None:
+    page = open_console()
+    full = {"status": 429, "code": "idempotency_capacity", "title": "Full", "detail": "Keys make room by and by."}
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "POST":
+            route.fulfill(status=429, headers={"retry-after": "3600"}, json=full)
+        else:
+            route.continue_()
+
+    page.route("**/v1/projects", refuse)
+    page.get_by_role("button", name="New project").click()
+    page.get_by_label("Id").fill("one-more")
+    page.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Keys make room by and by.")
+
+
 def test_two_runs_are_compared_with_the_keyboard_alone(open_console: Open, showcase: Showcase) -> None:
     page = open_console()
     visit(page, showcase.project, "runs")

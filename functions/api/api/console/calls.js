@@ -3,6 +3,7 @@
 let key = null;
 const RETRIED = new Set([429, 500, 502, 503, 504]);
 const ATTEMPTS = 5;
+const PATIENCE_SECONDS = 60;
 
 class Problem extends Error {
   constructor(status, body, requestId) {
@@ -53,7 +54,8 @@ class Write {
         return await send(this.method, this.path, this);
       } catch (error) {
         const isTransient = error instanceof TypeError || RETRIED.has(error.status) || error.code === "idempotency_in_progress";
-        if (!isTransient || attempt === ATTEMPTS) throw error;
+        // Who sits before the dialog decides about a longer wait.
+        if (!isTransient || attempt === ATTEMPTS || error.retryAfter > PATIENCE_SECONDS) throw error;
         await sleep(Math.max((error.retryAfter || 0) * 1000, 250 * 2 ** attempt));
       }
     }
