@@ -17,16 +17,17 @@ from itertools import pairwise
 from typing import Any, Literal, override
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.types as pt
 from records.canonical_json import NotCanonicalError, canonical_float, write_prepared
 from records.json_pointer import read_pointer, write_pointer
 from records.row_errors import Reason
 
 from dataset_conversion.column_texts import (
+    Array,
     Text,
     join,
     offsets_from_zero,
+    pc,
     read_content,
     write_floats,
     write_lists,
@@ -38,10 +39,7 @@ from dataset_conversion.json_text import JsonTextReader
 from dataset_conversion.parquet_refusal import ParquetRefusedError, corrupt
 from dataset_conversion.parquet_schema import Leaf
 
-# Its functions are made while it is imported, unseen by type checkers.
-pc: Any = pyarrow.compute
-# pyarrow has no types of its own; its arrays are Any here.
-type Array = Any
+# pyarrow has no types of its own.
 type DataType = Any
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -177,8 +175,7 @@ class _Cast(Converter):
 
 
 class _JsonText(Converter):
-    def __init__(self, text: Converter, reader: JsonTextReader, depth: int) -> None:
-        self._text = text
+    def __init__(self, reader: JsonTextReader, depth: int) -> None:
         self._reader = reader
         self._depth = depth
 
@@ -200,10 +197,6 @@ class _JsonText(Converter):
             message = f"in a column of JSON texts: {problem.message}"
             raise ValueProblemError(problem.reason, message, read_pointer(problem.field or ""))
         return reading.value
-
-    @override
-    def least_bytes(self, array: Array) -> int:
-        return len(array) - array.null_count
 
 
 def _write_floats(values: list[float | None]) -> list[Any]:
@@ -544,10 +537,6 @@ def _write_times(unit: str) -> Callable[[Array], Array]:
     return lambda array: _without_trailing_zeros(array.cast(pa.string()), unit)
 
 
-def _write_dates(array: Array) -> Array:
-    return array.cast(pa.string())
-
-
 # --------------------------------------------------------------------------------------------- which converter for what
 class ConverterFactory:
     """Chooses converters for the columns of one file.
@@ -645,13 +634,14 @@ class ConverterFactory:
     def _make_extension(self, data_type: Any, path: tuple[str, ...], level: int) -> Converter:
         return _Cast(lambda array: array.storage, self._make(data_type.storage_type, path, level))
 
-    def _make_json_text(self, text: Converter, level: int) -> Converter:
-        return _JsonText(text, self._json_reader, self._depth - level)
+    def _make_json_text(self, level: int) -> Converter:
+        return _JsonText(self._json_reader, self._depth - level)
 
     def _make_leaf(self, data_type: DataType, leaf: Leaf, level: int) -> Converter:
         if _is_text(data_type):
-            text = self._text if not pt.is_string_view(data_type) else _Cast(_to_string, self._text)
-            return self._make_json_text(text, level) if leaf.is_json else text
+            if leaf.is_json:
+                return self._make_json_text(level)
+            return self._text if not pt.is_string_view(data_type) else _Cast(_to_string, self._text)
         if pt.is_integer(data_type) or pt.is_boolean(data_type) or pt.is_null(data_type):
             return _Plain()
         if pt.is_float64(data_type):
@@ -669,7 +659,7 @@ class ConverterFactory:
 
     def _make_binary(self, data_type: DataType, leaf: Leaf, level: int) -> Converter:
         if leaf.is_enum or leaf.is_json:
-            text = self._make_json_text(self._text, level) if leaf.is_json else self._text
+            text = self._make_json_text(level) if leaf.is_json else self._text
             return _Cast(_to_checked_text, text)
         is_uuid = leaf.is_uuid and pt.is_fixed_size_binary(data_type) and data_type.byte_width == 16
         return _ByValue(_write_uuid if is_uuid else _write_base64)
@@ -682,10 +672,10 @@ def _make_temporal(data_type: DataType, leaf: Leaf) -> Converter:
         most = (_LAST_DAY + 1) * _DAY_SECONDS * per_second - 1
         return _Time(pa.int64(), least, most, _write_timestamps(data_type.unit), "Z")
     if pt.is_date32(data_type):
-        return _Time(pa.int32(), _FIRST_DAY, _LAST_DAY, _write_dates)
+        return _Time(pa.int32(), _FIRST_DAY, _LAST_DAY, _to_string)
     if pt.is_date64(data_type):
         per_day = _DAY_SECONDS * 1000
-        return _Time(pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1, _write_dates)
+        return _Time(pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1, _to_string)
     if pt.is_time(data_type):
         per_day = _DAY_SECONDS * 10**9 // _NANOSECONDS[data_type.unit]
         integer = pa.int32() if pt.is_time32(data_type) else pa.int64()

@@ -21,13 +21,8 @@ from records.row_errors import ErrorCollector
 from records.row_fields import RowProblem
 
 from dataset_conversion.column_rows import AlikeRows, ColumnRows, ColumnText
-from dataset_conversion.column_values import (
-    Array,
-    Converter,
-    ConverterFactory,
-    ValueProblemError,
-    find_invalid_text,
-)
+from dataset_conversion.column_texts import Array
+from dataset_conversion.column_values import Converter, ConverterFactory, ValueProblemError, find_invalid_text
 from dataset_conversion.json_text import JsonTextReader
 from dataset_conversion.parquet_pages import Inspection
 from dataset_conversion.parquet_refusal import ParquetRefusedError, corrupt
