@@ -4,7 +4,7 @@ Lines end at the byte ``\n`` and nowhere else: U+0085 and U+2028 are characters 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 
@@ -30,7 +30,7 @@ class LineBlock:
     first: int
     text: bytes
     is_unterminated: bool = False
-    overlong_bytes: int = field(default=0)
+    overlong_bytes: int = 0
 
     @property
     def lines(self) -> list[bytes]:
@@ -49,8 +49,8 @@ class LineBlock:
 
     @property
     def count(self) -> int:
-        """Number of lines; 1 for an overlong one."""
-        return 1 if self.overlong_bytes else len(self.ended_lines) + self.is_last_blank
+        """Number of lines, of a block that stands for no overlong one."""
+        return len(self.ended_lines) + self.is_last_blank
 
 
 def read_line_blocks(
