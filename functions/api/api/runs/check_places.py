@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from coordination.environment import Environment
-from coordination.errors import Fault, InvalidRequestError
+from coordination.errors import InvalidRequestError
 from coordination.evaluator_requests import EvaluatorRequest, check_evaluators
-from coordination.ports.http_calls import OutgoingFailedError, OutgoingRefusedError
-from coordination.remote_places import find_evaluator_faults, find_target_faults
+from coordination.remote_places import find_evaluator_faults, find_host_faults, find_target_faults
 from coordination.targets import BedrockTarget, HttpTarget, LambdaTarget, RecordedTarget
 
 
@@ -28,17 +27,12 @@ def check_places(
     """
     outgoing = environment.settings.outgoing
     faults = find_target_faults(outgoing, target, project, "/target")
-    urls = {"/target/url": target.url} if isinstance(target, HttpTarget) else {}
+    urls: dict[str, str | None] = {"/target/url": target.url} if isinstance(target, HttpTarget) else {}
     checked, wrong = check_evaluators(evaluators, "/evaluators")
     if not wrong:
         faults += find_evaluator_faults(outgoing, checked, project, "/evaluators")
         for position, evaluator in enumerate(checked):
-            if evaluator.params.get("url") is not None:
-                urls[f"/evaluators/{position}/params/url"] = evaluator.params["url"]
-    for pointer, url in urls.items():
-        try:
-            environment.http_calls.resolve(project, url)
-        except (OutgoingRefusedError, OutgoingFailedError) as error:
-            faults.append(Fault(pointer, str(error)))
+            urls[f"/evaluators/{position}/params/url"] = evaluator.params.get("url")
+    faults += find_host_faults(environment.http_calls, project, urls)
     if faults:
         raise InvalidRequestError.at(faults)

@@ -6,10 +6,9 @@ from typing import Any
 from coordination.access import Principal
 from coordination.cron import Ticks, parse_cron
 from coordination.database import Transaction
-from coordination.errors import Fault, InvalidRequestError, NotFoundError, SourceExistsError
+from coordination.errors import InvalidRequestError, NotFoundError, SourceExistsError
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
 from coordination.http.validation import read_faults
-from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.queries import load_queries
 from coordination.settings import Settings
 from coordination.sources import SourceConfig, read_ticks, schedule_next_tick, schedule_wake_up, store_config
@@ -20,22 +19,6 @@ from api.sources.models import CreateSource, LastTick, Source, SourceFields, Sou
 from api.sources.source_rows import make_config, make_schedule, to_fields, to_source
 
 _QUERIES = load_queries("sources")
-
-
-def check_endpoint(calls: HttpCalls, project: str, endpoint: str | None) -> None:
-    """Make sure that a store may be called; it is checked again at every call.
-
-    Raises
-    ------
-    InvalidRequestError
-        It may not, or its name does not resolve.
-    """
-    if endpoint is None:
-        return
-    try:
-        calls.resolve(project, endpoint)
-    except (OutgoingRefusedError, OutgoingFailedError) as error:
-        raise InvalidRequestError.at([Fault("/endpoint", str(error))]) from error
 
 
 def create_source(transaction: Transaction, new: CreateSource, settings: Settings, principal: Principal) -> Source:

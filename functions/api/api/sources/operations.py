@@ -4,13 +4,12 @@ from coordination.cron import Ticks, parse_cron
 from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation
 from coordination.http.pages import Page, PageQuery
-from coordination.remote_places import check_sink_hosts
+from coordination.remote_places import check_hosts, check_sink_hosts
 from coordination.sources import LedgerEntry, SourceConfig, read_ticks
 from coordination.targets import RecordedTarget
 
 from api.runs.check_places import check_places
 from api.sources.manage_sources import (
-    check_endpoint,
     create_source,
     find_source_row,
     get_source,
@@ -38,14 +37,14 @@ from api.sources.windows import list_windows, run_window, skip_window
 
 def _check_new(call: Call) -> None:
     new, calls = call.body_as(CreateSource), call.environment.http_calls
-    check_endpoint(calls, call.project, new.endpoint)
+    check_hosts(calls, call.project, {"/endpoint": new.endpoint})
     check_places(call.environment, call.project, RecordedTarget(), new.evaluators)
     check_sink_hosts(calls, call.project, new.sinks, "/sinks")
 
 
 def _check_changes(call: Call) -> None:
     changes, calls = call.body_as(UpdateSource), call.environment.http_calls
-    check_endpoint(calls, call.project, changes.endpoint)
+    check_hosts(calls, call.project, {"/endpoint": changes.endpoint})
     check_places(call.environment, call.project, RecordedTarget(), changes.evaluators or [])
     check_sink_hosts(calls, call.project, changes.sinks or [], "/sinks")
 

@@ -6,29 +6,14 @@ from typing import Any
 from coordination.access import Principal
 from coordination.database import Transaction
 from coordination.environment import Environment
-from coordination.errors import Fault, InvalidRequestError, NotFoundError, WebhookExistsError
+from coordination.errors import NotFoundError, WebhookExistsError
 from coordination.http.pages import Page, PageQuery, decode_cursor, make_page
-from coordination.ports.http_calls import HttpCalls, OutgoingFailedError, OutgoingRefusedError
 from coordination.queries import load_queries
 from coordination.webhooks import derive_secret
 
 from api.webhooks.models import CreateWebhook, NewWebhook, Webhook
 
 _QUERIES = load_queries("webhooks")
-
-
-def check_url(calls: HttpCalls, project: str, url: str) -> None:
-    """Make sure that an address may be called; it is checked again whenever it is.
-
-    Raises
-    ------
-    InvalidRequestError
-        It may not, or its name does not resolve.
-    """
-    try:
-        calls.resolve(project, url)
-    except (OutgoingRefusedError, OutgoingFailedError) as error:
-        raise InvalidRequestError.at([Fault("/url", str(error))]) from error
 
 
 def create_webhook(

@@ -4,9 +4,10 @@ from coordination.database import Transaction
 from coordination.http.operation import Answer, Call, LocalWrite, Operation, RemoteWrite
 from coordination.http.pages import Page, PageQuery
 from coordination.idempotency.remote_write import EffectBoundary
+from coordination.remote_places import check_hosts
 from coordination.webhooks import TIMEOUT_SECONDS
 
-from api.webhooks.manage_webhooks import check_url, create_webhook, delete_webhook, get_webhook, list_webhooks
+from api.webhooks.manage_webhooks import create_webhook, delete_webhook, get_webhook, list_webhooks
 from api.webhooks.models import CreateWebhook, Delivery, DeliveryQuery, NewWebhook, Webhook
 from api.webhooks.read_deliveries import list_deliveries, redeliver
 from api.webhooks.send_ping import Ping, record_ping, send_ping
@@ -16,7 +17,7 @@ _SPARE_SECONDS = 5.0
 
 
 def _check(call: Call) -> None:
-    check_url(call.environment.http_calls, call.project, call.body_as(CreateWebhook).url)
+    check_hosts(call.environment.http_calls, call.project, {"/url": call.body_as(CreateWebhook).url})
 
 
 def _create(call: Call, transaction: Transaction) -> Answer:

@@ -101,20 +101,47 @@ def find_sink_faults(sinks: Sequence[AnySink], project: str, at: str) -> list[Fa
     return faults
 
 
-def check_sink_hosts(calls: HttpCalls, project: str, sinks: Sequence[AnySink], at: str) -> None:
-    """Make sure that the servers of sinks may be called; it is looked at again whenever one is. Resolves names.
+def find_host_faults(calls: HttpCalls, project: str, urls: Mapping[str, str | None]) -> list[Fault]:
+    """Find the servers that a project may not call, and names that do not resolve; looked at again at every call.
+
+    Parameters
+    ----------
+    calls
+        Resolves names; no transaction is open.
+    project
+        Whose.
+    urls
+        JSON Pointer -> address, or None where none is given.
+    """
+    faults: list[Fault] = []
+    for pointer, url in urls.items():
+        if url is None:
+            continue
+        try:
+            calls.resolve(project, url)
+        except (OutgoingRefusedError, OutgoingFailedError) as error:
+            faults.append(Fault(pointer, str(error)))
+    return faults
+
+
+def check_hosts(calls: HttpCalls, project: str, urls: Mapping[str, str | None]) -> None:
+    """Make sure that servers may be called; as `find_host_faults`.
 
     Raises
     ------
     InvalidRequestError
         One may not, or its name does not resolve.
     """
-    faults: list[Fault] = []
-    for position, sink in enumerate(sinks):
-        if isinstance(sink, MlflowSink):
-            try:
-                calls.resolve(project, sink.endpoint)
-            except (OutgoingRefusedError, OutgoingFailedError) as error:
-                faults.append(Fault(f"{at}/{position}/endpoint", str(error)))
+    faults = find_host_faults(calls, project, urls)
     if faults:
         raise InvalidRequestError.at(faults)
+
+
+def check_sink_hosts(calls: HttpCalls, project: str, sinks: Sequence[AnySink], at: str) -> None:
+    """Make sure that the servers of sinks may be called; `at` is the JSON Pointer of their list. As `check_hosts`."""
+    endpoints = {
+        f"{at}/{position}/endpoint": sink.endpoint
+        for position, sink in enumerate(sinks)
+        if isinstance(sink, MlflowSink)
+    }
+    check_hosts(calls, project, endpoints)
