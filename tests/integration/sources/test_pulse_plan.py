@@ -1,8 +1,7 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
-
-from coordination.queries import load_queries
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
@@ -19,14 +18,19 @@ def test_idle_sources_cost_one_look_at_an_index(world: World, database: FreshDat
         {"count": IDLE},
     )
     database.look("ANALYZE coordination.wake_ups")
-    params = {
-        "batch_size": 500,
-        "resend_after_seconds": 300,
-        "lease_name": "source-manager",
-    }
-    query = load_queries("sources")["claim_due_sources"].as_string()
+    text = database.look_up("SELECT pg_get_functiondef('scheduler_app.claim_due_sources'::regproc)")
+    found = re.search(r"RETURN QUERY(.*);\s*END", text, flags=re.DOTALL)
+    assert found is not None
+    statement = found[1]
+    for place, name in enumerate(("leader_lease", "batch", "resend_after"), start=1):
+        statement = re.sub(rf"(?<![\w.]){name}\b", f"${place}", statement)
     with database.connect("app") as connection:
-        rows: list[Any] = connection.execute(cast("Any", f"EXPLAIN {query}"), params).fetchall()
+        for setting in database.look_up(
+            "SELECT proconfig FROM pg_proc WHERE oid = 'scheduler_app.claim_due_sources'::regproc"
+        ):
+            connection.execute(cast("Any", f"SET {setting}"))
+        connection.execute(cast("Any", f"PREPARE kept (text, integer, interval) AS {statement}"))
+        rows: list[Any] = connection.execute("EXPLAIN EXECUTE kept ('source-manager', 500, '5 min')").fetchall()
     plan = "\n".join(row["QUERY PLAN"] for row in rows)
     assert "wake_ups_of_sources" in plan, plan
     assert "Seq Scan on wake_ups" not in plan, plan

@@ -103,3 +103,50 @@ ALTER TABLE coordination.wake_ups ADD CONSTRAINT wake_ups_queue_check
     CHECK (queue IN ('conversion', 'evaluation', 'delivery', 'pull')) NOT VALID;
 ALTER TABLE coordination.wake_ups VALIDATE CONSTRAINT wake_ups_queue_check;
 CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kind = 'source_tick';
+
+-- Leads, marks up to `batch` sources as sent and returns them: due and unsent, or their pull died, or sent `resend_after`
+-- ago and taken up by nobody. Nothing comes back while another pulse holds the lease. It is given back as it is taken, with
+-- a new epoch: its row keeps others away until the commit, which does not wait for the disk, since a mark that a crash
+-- loses is a message sent twice and a pull does not mind. One indexed query whatever the number of sources: an index takes
+-- no volatile function, so due is what is due when the statement begins; what another leader has marked since then is seen
+-- when the row is locked. Locks: the lease's row, then the wake-ups' rows, skipping those that somebody holds.
+CREATE FUNCTION scheduler_app.claim_due_sources(leader_lease text, batch integer, resend_after interval)
+    RETURNS TABLE (queue text, kind text, project text, ref_id text)
+    LANGUAGE plpgsql
+    VOLATILE
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+AS $$
+BEGIN
+    PERFORM scheduler_app.commit_without_waiting();
+    RETURN QUERY
+    WITH leader AS MATERIALIZED (
+        INSERT INTO coordination.leases AS l (name, epoch)
+        VALUES (leader_lease, 1)
+        ON CONFLICT (name) DO UPDATE
+        SET epoch = l.epoch + 1, owner = NULL, expires_at = NULL
+        WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
+        RETURNING l.epoch
+    ), due AS MATERIALIZED (
+        SELECT w.id
+        FROM coordination.wake_ups w
+        LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
+        WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
+          AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+          AND (w.sent_at IS NULL
+               OR l.expires_at > w.sent_at
+               OR w.sent_at <= clock_timestamp() - resend_after)
+          AND EXISTS (SELECT 1 FROM leader)
+        ORDER BY w.due_at, w.id
+        LIMIT batch
+        FOR UPDATE OF w SKIP LOCKED
+    )
+    UPDATE coordination.wake_ups w
+    SET sent_at = clock_timestamp(), attempts = w.attempts + 1
+    FROM due
+    WHERE w.id = due.id
+    RETURNING w.queue, w.kind, w.project, w.ref_id;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.claim_due_sources(text, integer, interval) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.claim_due_sources(text, integer, interval) TO evalward_app;

@@ -86,36 +86,13 @@ WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
        OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
 LIMIT 1;
 
--- name: commit_without_waiting
--- Let this transaction's COMMIT answer before it is on disk: for marks whose loss only repeats a message. No lock.
-SELECT scheduler_app.commit_without_waiting();
-
 -- name: claim_due_sources
--- Mark up to batch_size sources as sent and return them: due and unsent, or their pull died, or sent resend_after_seconds
--- ago and taken up by nobody. Nothing comes back to a pulse that is not the leader any more (lease_*). One indexed query
--- whatever the number of sources: an index takes no volatile function, so due is what is due when the statement begins.
--- Lock: the wake-ups' rows, skipping those that another pulse holds.
-WITH due AS MATERIALIZED (
-    SELECT w.id
-    FROM coordination.wake_ups w
-    LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
-    WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
-      AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
-      AND (w.sent_at IS NULL
-           OR l.expires_at > w.sent_at
-           OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
-      AND EXISTS (SELECT 1 FROM coordination.leases leader
-                  WHERE leader.name = %(lease_name)s::text AND leader.owner = %(lease_owner)s::uuid
-                    AND leader.epoch = %(lease_epoch)s::bigint AND leader.expires_at > clock_timestamp())
-    ORDER BY w.due_at, w.id
-    LIMIT %(batch_size)s::integer
-    FOR UPDATE OF w SKIP LOCKED
-)
-UPDATE coordination.wake_ups w
-SET sent_at = clock_timestamp(), attempts = w.attempts + 1
-FROM due
-WHERE w.id = due.id
-RETURNING w.queue, w.kind, w.project, w.ref_id;
+-- Lead, mark up to batch_size sources as sent and return them; nothing while another pulse leads. resend_after_seconds:
+-- after so long a source that nobody took up is sent again. Locks: the leader's lease, the wake-ups' rows, skipping those
+-- that somebody holds, until the commit that follows at once.
+SELECT c.queue, c.kind, c.project, c.ref_id
+FROM scheduler_app.claim_due_sources(
+    %(lease_name)s::text, %(batch_size)s::integer, make_interval(secs => %(resend_after_seconds)s::integer)) AS c;
 
 -- name: read_source_to_pull
 -- A source with all that decides its next tick; no row when it is retired or unknown. now: the one clock reading of this
