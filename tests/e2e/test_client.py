@@ -362,6 +362,52 @@ def test_a_publication_killed_anywhere_is_finished_once_by_the_same_command(
 
 
 @pytest.mark.parametrize("fault", ["hold before", "hold after"])
+def test_a_deletion_by_name_killed_and_sent_again_deletes_no_other_version(
+    client: StackClient, project: str, faulty: Shell, proxy: FaultProxy, fault: Fault
+) -> None:
+    for right in (1, 2):
+        faulty.write("answers.jsonl", rows(3, right=right))
+        newest = faulty.json("datasets", "publish", "answers.jsonl")["sha256"]
+    command = ("datasets", "delete", "answers", "--yes")
+    kill_while_held(faulty, proxy, "DELETE ", fault, *command)
+
+    assert faulty.json(*command)["sha256"] == newest
+
+    assert versions(client, project) == [1]
+    assert len(set(proxy.keys(newest))) == 1
+    assert faulty.json("pending", "list")["items"] == []
+
+
+@pytest.mark.parametrize("fault", ["hold before", "hold after"])
+def test_a_source_killed_in_being_applied_is_finished_by_the_same_command(
+    client: StackClient, faulty: Shell, proxy: FaultProxy, project: str, fault: Fault
+) -> None:
+    faulty.write(
+        "source.yaml",
+        f"""
+id: nightly
+connector: otlp_s3
+location: s3://{client.stack.bucket}/traces/{project}/support/
+schedule: {{cron: "0 2 * * *"}}
+window: {{seconds: 3600}}
+evaluators: [{{name: pii_leak}}]
+labels: {{team: support}}
+""",
+    )
+    command = ("sources", "apply", "-f", "source.yaml")
+    kill_while_held(faulty, proxy, "POST ", fault, *command)
+    assert ("unchanged" if fault == "hold after" else "created") in faulty.run(*command).stderr
+    assert faulty.json("pending", "list")["items"] == []
+
+    text = (faulty.home / "source.yaml").read_text()
+    faulty.write("source.yaml", text.replace("team: support", "team: search"))
+    kill_while_held(faulty, proxy, "PATCH ", fault, *command)
+    assert ("unchanged" if fault == "hold after" else "updated") in faulty.run(*command).stderr
+    assert faulty.json("sources", "show", "nightly")["labels"] == {"team": "search"}
+    assert faulty.json("pending", "list")["items"] == []
+
+
+@pytest.mark.parametrize("fault", ["hold before", "hold after"])
 def test_a_run_killed_in_creation_is_one_run(
     client: StackClient, project: str, faulty: Shell, proxy: FaultProxy, fault: Fault
 ) -> None:
