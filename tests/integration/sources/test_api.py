@@ -217,6 +217,21 @@ def test_preview_stores_nothing(world: World) -> None:
     assert world.act("nightly/preview", query=f"after={late}").json == {"next_ticks": [], "next_window": None}
 
 
+@pytest.mark.parametrize(
+    "after",
+    ["9999-12-31T23:00:00-14:00", "0001-01-01T00:00:00+14:00", "0", "-1", "2026", "1e9", "1764547200.5", "2026-12-01",
+     "2026-12-01T00:00:00", "2026-06-30T23:59:60Z", "2026-12-01T24:00:00Z", "infinity", ""],
+)  # fmt: skip
+def test_preview_after_what_is_no_instant_is_refused(world: World, after: str) -> None:
+    world.create()
+    query = f"after={urllib.parse.quote(after)}"
+    for reply in (
+        world.act("nightly/preview", query=query),
+        world.service.call("POST", f"{SOURCES}:preview", world.body(), query=query),
+    ):
+        assert (reply.status, reply.code, reply.pointers) == (400, "invalid_request", ["/after"])
+
+
 def test_missed_window_is_run_by_hand_and_a_done_one_again(world: World) -> None:
     world.create(starting_deadline_seconds=3600)
     tick = world.last_tick()

@@ -65,6 +65,29 @@ def test_answer_in_time_is_read_to_its_end() -> None:
     assert (answer.status, answer.body, answer.headers["x-one"]) == (200, b"body", "1")
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("2130706433", "0x7f000001", "017700000001", "127.1", "0", "0.0.0.0", "127.0.0.1", "10.1.2.3", "172.16.0.1"),
+        *("192.168.0.1", "169.254.169.254", "169.254.170.2", "100.64.0.1", "192.0.0.1", "198.18.0.1", "224.0.0.1"),
+        *("240.0.0.1", "255.255.255.255", "[::]", "[::1]", "[fe80::1]", "[fd00::1]", "[ff02::1]"),
+        *("[fec0::1]", "[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[::127.0.0.1]", "[::169.254.169.254]"),
+        *("[::ffff:0:127.0.0.1]", "[::5efe:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]", "[5f00::1]"),
+        *("[2002:7f00:1::]", "[2002:a9fe:a9fe::]", "[2001:0:7f00:1::]", "[2001:db8::1]", "[100::1]", "[4000::1]"),
+    ],
+)
+def test_address_that_is_not_public_is_refused_however_it_is_written(host: str) -> None:
+    with pytest.raises(OutgoingRefusedError, match="not public"):
+        HttpCalls({}).resolve("demo", f"https://{host}/")
+
+
+@pytest.mark.parametrize(
+    "host", ["93.184.216.34", "[2606:2800:220:1:248:1893:25c8:1946]", "[::ffff:93.184.216.34]", "[64:ff9b::5db8:d822]"]
+)
+def test_public_address_may_be_called(host: str) -> None:
+    assert HttpCalls({}).resolve("demo", f"https://{host}/").port == 443
+
+
 def test_plain_http_is_for_listed_hosts_and_the_refusal_names_the_setting() -> None:
     url = "http://127.0.0.1:9000/answers"
     destination = HttpCalls({"demo": ["127.0.0.1:9000"]}).resolve("demo", url)

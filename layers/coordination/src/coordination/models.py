@@ -1,18 +1,28 @@
 """Field types and base models that every request and response shares."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from coordination.access import PROJECT_ID
 
 
+def _is_no_number(value: Any) -> Any:
+    # Seconds since 1970 would be taken too, and `2026` for one of them.
+    if isinstance(value, str) and not {"-", ":"} & set(value[1:]):
+        raise ValueError("must be an instant in RFC 3339, such as 2026-11-30T02:00:00Z")
+    return value
+
+
 def _in_utc(instant: datetime) -> datetime:
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside of the years 1 to 9999 in UTC") from None
 
 
-type Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+type Instant = Annotated[AwareDatetime, BeforeValidator(_is_no_number), AfterValidator(_in_utc)]
 """RFC 3339 in UTC with `Z`, whatever the time zone of the database session."""
 
 type ProjectId = Annotated[str, Field(pattern=PROJECT_ID, description="project id", examples=["demo"])]

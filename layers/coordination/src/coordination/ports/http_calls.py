@@ -18,6 +18,8 @@ from coordination.settings import list_allowed
 
 _MAX_URL_LENGTH = 2000
 _CHUNK_BYTES = 64 * 1024
+# All public IPv6 addresses lie here; those that translate to IPv4 are looked at as such.
+_IPV6_PUBLIC, _IPV6_NAT64 = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class OutgoingRefusedError(Exception):
@@ -226,11 +228,12 @@ def _is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        # 64:ff9b::/96 translates to IPv4 as well.
-        if inner is None and ip in ipaddress.IPv6Network("64:ff9b::/96"):
+        if inner is None and ip in _IPV6_NAT64:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return inner.is_global and not inner.is_multicast
+        if ip not in _IPV6_PUBLIC:
+            return False
     return ip.is_global and not ip.is_multicast
 
 
