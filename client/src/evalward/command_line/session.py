@@ -8,6 +8,7 @@ from itertools import islice
 import typer
 
 from evalward.client import Client
+from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.output import say
 from evalward.configuration import Login, find_login, pending_folder, read_patience
 from evalward.errors import ConfigurationError
@@ -77,7 +78,7 @@ def confirm(question: str, *, is_agreed: bool) -> None:
         return
     check_somebody_is_there("--yes")
     if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def check_somebody_is_there(option: str) -> None:

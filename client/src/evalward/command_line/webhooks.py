@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
 from evalward.command_line.output import show_done, show_fields, show_list
 from evalward.command_line.secret import show_secret
@@ -59,7 +60,7 @@ def ping_webhook(
         delivery = session.client.webhooks.test(where, webhook, idempotency_key=idempotency_key)
     show_fields(delivery)
     if delivery["state"] != "delivered":
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 @app.command("deliveries")
