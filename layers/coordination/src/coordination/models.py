@@ -10,7 +10,7 @@ from coordination.access import PROJECT_ID
 
 def _is_no_number(value: Any) -> Any:
     # Seconds since 1970 would be taken too, and `2026` for one of them.
-    if isinstance(value, str) and not {"-", ":"} & set(value[1:]):
+    if isinstance(value, int | float) or (isinstance(value, str) and not {"-", ":"} & set(value[1:])):
         raise ValueError("must be an instant in RFC 3339, such as 2026-11-30T02:00:00Z")
     return value
 
@@ -22,7 +22,8 @@ def _in_utc(instant: datetime) -> datetime:
         raise ValueError("lies outside of the years 1 to 9999 in UTC") from None
 
 
-type Instant = Annotated[AwareDatetime, BeforeValidator(_is_no_number), AfterValidator(_in_utc)]
+# Not strict: after a look at it, the text of a body is no longer one of JSON, which alone strict fields take.
+type Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_no_number), AfterValidator(_in_utc)]
 """RFC 3339 in UTC with `Z`, whatever the time zone of the database session."""
 
 type ProjectId = Annotated[str, Field(pattern=PROJECT_ID, description="project id", examples=["demo"])]
