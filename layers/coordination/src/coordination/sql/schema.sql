@@ -233,12 +233,12 @@ CREATE TABLE coordination.idempotency_records (
     tenant_id text NOT NULL,  -- project id, or '-' for installation-wide routes
     principal text NOT NULL,  -- with tenant_id the scope in which caps count
     -- SHA-256 of the key; the key itself is stored nowhere
-    key_sha256 bytea NOT NULL CHECK (octet_length(key_sha256) = 32),
-    id uuid NOT NULL DEFAULT gen_random_uuid(),  -- names a claim in the API
+    key_sha256 bytea NOT NULL,
+    id uuid DEFAULT gen_random_uuid(),  -- names a claim in the API; NULL where nothing was ever claimed
     operation text NOT NULL,  -- operation id
-    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),  -- SHA-256 of the request as it was understood
+    fingerprint bytea NOT NULL,  -- SHA-256 of the request as it was understood
     -- claimed: no outcome yet; tombstone: happened, answer not kept
-    state text NOT NULL CHECK (state IN ('claimed', 'completed', 'tombstone')),
+    state text NOT NULL,
     owner_token uuid,  -- remote mode: random per claim; complete and release match it
     claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     deadline_at timestamptz,  -- remote mode: the owner's deadline; in progress before, uncertain after
@@ -248,11 +248,18 @@ CREATE TABLE coordination.idempotency_records (
     headers jsonb,  -- allow-listed headers, lower-case names
     body bytea,  -- bytes of the answer, without secrets
     -- bytes that count against the cap: of the answer, or reserved by a claim
-    stored_bytes bigint NOT NULL DEFAULT 0 CHECK (stored_bytes >= 0),
+    stored_bytes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, principal, key_sha256),
-    CHECK (state <> 'claimed' OR (owner_token IS NOT NULL AND deadline_at IS NOT NULL)),
-    CHECK (state = 'claimed' OR completed_at IS NOT NULL),
-    CHECK (state <> 'completed' OR (status IS NOT NULL AND headers IS NOT NULL AND body IS NOT NULL))
+    -- One constraint: each of several is prepared anew for every row that is written.
+    CONSTRAINT idempotency_record_is_whole CHECK (
+        octet_length(key_sha256) = 32 AND octet_length(fingerprint) = 32 AND stored_bytes >= 0
+        AND CASE state
+                WHEN 'claimed' THEN owner_token IS NOT NULL AND id IS NOT NULL AND deadline_at IS NOT NULL
+                WHEN 'completed' THEN completed_at IS NOT NULL AND status IS NOT NULL AND headers IS NOT NULL
+                                      AND body IS NOT NULL
+                WHEN 'tombstone' THEN completed_at IS NOT NULL
+                ELSE false
+            END)
 );
 -- Every record is in it: the predicate keeps the planner from reading a whole scope through this index in order to find
 -- one key, which without statistics seems as good as the primary key. Who wants the index says the predicate.
@@ -360,10 +367,10 @@ BEGIN
         WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
     END IF;
     INSERT INTO coordination.idempotency_records (
-        tenant_id, principal, key_sha256, operation, fingerprint, state, claimed_at, completed_at, expires_at,
+        tenant_id, principal, key_sha256, id, operation, fingerprint, state, claimed_at, completed_at, expires_at,
         status, headers, body, stored_bytes)
     VALUES (
-        scope_tenant, scope_principal, key_digest, operation_id, request_fingerprint,
+        scope_tenant, scope_principal, key_digest, NULL, operation_id, request_fingerprint,
         CASE WHEN is_kept THEN 'completed' ELSE 'tombstone' END, decided_at, decided_at,
         decided_at + make_interval(secs => retention_seconds), outcome_status,
         CASE WHEN is_kept THEN outcome_headers END, CASE WHEN is_kept THEN outcome_body END,
