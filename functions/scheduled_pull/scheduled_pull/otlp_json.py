@@ -5,6 +5,7 @@ Names are in camel case, as the Collector writes them, or with underscores, as M
 
 import base64
 import binascii
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, cast
@@ -24,37 +25,55 @@ class OtlpError(ValueError):
 def read_traces_data(content: bytes) -> Iterator[Trace]:
     """Yield the parts of traces that a file holds: one TracesData, or one a line.
 
-    A trace may come in several parts, here and in other files: see `merge`.
+    A trace may come in several parts, here and in other files: see `TraceParts`. Lines are read one at a time.
 
     Raises
     ------
     OtlpError
         It is no OTLP JSON.
     """
-    documents = [line for line in content.split(b"\n") if line.strip()]
-    try:
-        parsed = [_load(document) for document in documents]
-    except OtlpError:
-        # Not one a line, then one written over several lines.
-        parsed = [_load(content)]
-    for document in parsed:
+    is_first = True
+    for line in io.BytesIO(content):
+        if not line.strip():
+            continue
+        try:
+            document = _load(line)
+        except OtlpError:
+            if not is_first:
+                raise
+            # Not one a line, then one written over several lines.
+            yield from _read_document(_load(content))
+            return
+        is_first = False
         yield from _read_document(document)
 
 
-def merge(parts: dict[str, Trace], part: Trace) -> None:
-    """Add a part of a trace to those that are known; a span that comes twice counts once, the one with an end."""
-    known = parts.get(part.trace_id)
-    if known is None:
-        parts[part.trace_id] = part
-        return
-    by_id = {span.span_id: place for place, span in enumerate(known.spans)}
-    for span in part.spans:
-        place = by_id.get(span.span_id)
-        if place is None:
-            known.spans.append(span)
-        elif known.spans[place].end is None:
-            known.spans[place] = span
-    known.resource = part.resource | known.resource
+class TraceParts:
+    """Traces put together from parts that come in any order.
+
+    Attributes
+    ----------
+    traces
+        By id.
+    """
+
+    def __init__(self) -> None:
+        self.traces: dict[str, Trace] = {}
+        # Where each span of a trace is: a trace may come in as many parts as it has spans.
+        self._places: dict[str, dict[str, int]] = {}
+
+    def add(self, part: Trace) -> None:
+        """Add a part of a trace; a span that comes twice counts once, the one with an end."""
+        known = self.traces.setdefault(part.trace_id, Trace(part.trace_id, [], part.resource))
+        places = self._places.setdefault(part.trace_id, {})
+        for span in part.spans:
+            place = places.setdefault(span.span_id, len(known.spans))
+            if place == len(known.spans):
+                known.spans.append(span)
+            elif known.spans[place].end is None:
+                known.spans[place] = span
+        if known.resource is not part.resource:
+            known.resource = part.resource | known.resource
 
 
 def _load(content: bytes) -> dict[str, Any]:
@@ -82,10 +101,10 @@ def _load_leniently(content: bytes) -> Any:
     """Read text with half a surrogate pair or invalid UTF-8 in it, as models write it, with U+FFFD in its place."""
     try:
         document = json.loads(content.decode("utf-8", "replace"))
+        text = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OtlpError("a line is not JSON") from error
-    text = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.loads(text)
 
 
 def _read_document(document: dict[str, Any]) -> Iterator[Trace]:
@@ -100,7 +119,7 @@ def _read_document(document: dict[str, Any]) -> Iterator[Trace]:
                     by_trace.setdefault(trace_id, []).append(read_span(span))
             for trace_id, spans in by_trace.items():
                 yield Trace(trace_id, spans, dict(resource))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise OtlpError(f"a span is not as OTLP has it ({type(error).__name__})") from error
 
 

@@ -172,7 +172,8 @@ def _sum_usage(spans: Iterable[Span]) -> dict[str, Any]:
         sums: set[str] = set()
         for span_id in counted:
             parent, seen = by_id[span_id].parent_id, {span_id}
-            while parent is not None and parent in by_id and parent not in seen:
+            # Whoever was here before has gone up to the root.
+            while parent is not None and parent in by_id and parent not in seen and parent not in sums:
                 seen.add(parent)
                 sums.add(parent)
                 parent = by_id[parent].parent_id

@@ -81,7 +81,7 @@ def build_snapshot(
 def _make_rows(
     traces: Iterable[Trace], redactor: Redactor, counts: Counter[str], mapping: Mapping[str, str]
 ) -> Iterator[bytes]:
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     for trace in sorted(traces, key=lambda one: (one.start, one.trace_id)):
         try:
             row = redactor.redact_row(make_row(trace, mapping), counts)
@@ -98,14 +98,13 @@ def _make_rows(
             ) from error
 
 
-def _free_id(record_id: str, taken: set[str]) -> str:
-    """Return an id that no row has yet: redaction may have made two alike."""
-    stem, number = record_id[: ID_CHARACTERS_MAX - 8], 1
-    free = stem
+def _free_id(record_id: str, taken: dict[str, int]) -> str:
+    """Return an id that no row has yet: redaction may have made many alike. taken: number by id that was given."""
+    stem = free = record_id[: ID_CHARACTERS_MAX - 8]
     while free in taken:
-        number += 1
-        free = f"{stem}-{number}"
-    taken.add(free)
+        taken[stem] += 1
+        free = f"{stem}-{taken[stem]}"
+    taken[free] = 1
     return free
 
 

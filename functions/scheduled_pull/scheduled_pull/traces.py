@@ -47,8 +47,8 @@ class Span:
     ----------
     span_id, parent_id
         Parent None: a root.
-    name, kind
-        As the store has them; kind is that of OpenInference or GenAI when the attributes tell.
+    name
+        As the store has it.
     start, end
         Floored to microseconds; end None while it is in progress.
     attributes

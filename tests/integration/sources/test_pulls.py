@@ -351,9 +351,11 @@ def test_trace_that_began_before_the_window_is_none_of_it(world: World) -> None:
         (b"\x1f\x8bnot gzip", "file_not_readable"),
         (gzip.compress(b"{}")[:-4], "file_not_readable"),
         (gzip.compress(b"a" * (65 * 1024 * 1024)), "file_too_large"),
+        (gzip.compress(b'{"resourceSpans": [' + b"{}," * 8_000_000 + b"{}]}"), "file_too_large"),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "00"}]}]}]}', "file_not_readable"),
+        (b'{"a": "\xff", "resourceSpans": ' + b"[" * 3000 + b"]" * 3000 + b"}", "file_not_readable"),
     ],
-    ids=["no JSON", "no gzip", "half of gzip", "a bomb", "no span"],
+    ids=["no JSON", "no gzip", "half of gzip", "a bomb", "a bomb of objects", "no span", "too deep"],
 )
 def test_file_that_cannot_be_read_fails_the_attempt_and_is_named(world: World, content: bytes, code: str) -> None:
     world.create()

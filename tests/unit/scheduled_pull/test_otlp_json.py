@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduled_pull.otlp_json import OtlpError, merge, read_traces_data
-from scheduled_pull.traces import PullFailedError, Trace, floor_nanoseconds, require_complete
+from scheduled_pull.otlp_json import OtlpError, TraceParts, read_traces_data
+from scheduled_pull.traces import PullFailedError, Span, Trace, floor_nanoseconds, require_complete
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -30,10 +30,10 @@ def encode(*spans: dict[str, Any], resource: Any = ()) -> bytes:
 
 
 def read(content: bytes) -> dict[str, Trace]:
-    traces: dict[str, Trace] = {}
+    parts = TraceParts()
     for part in read_traces_data(content):
-        merge(traces, part)
-    return traces
+        parts.add(part)
+    return parts.traces
 
 
 def test_integers_of_64_bits_are_texts_and_stay_exact() -> None:
@@ -76,6 +76,56 @@ def test_trace_is_put_together_from_lines_and_files_in_any_order() -> None:
     assert len(trace.spans) == 2
     require_complete(trace)
     assert trace.root.span_id == SPAN_ID
+
+
+def test_span_that_comes_twice_counts_once_wherever_it_stands() -> None:
+    finished, child = make_span(), make_span(spanId="0000000000000001", parentSpanId=SPAN_ID)
+    same_line = encode(make_span(endTimeUnixNano="0"), finished, child, child)
+    for content in (same_line, same_line + b"\n" + same_line):
+        trace = read(content)[TRACE_ID]
+        assert [span.span_id for span in trace.spans] == [SPAN_ID, child["spanId"]]
+        require_complete(trace)
+
+
+def test_resources_of_all_parts_are_kept() -> None:
+    one, two = ([{"key": key, "value": {"stringValue": "v"}}] for key in ("one", "two"))
+    content = encode(make_span(), resource=one) + b"\n" + encode(make_span(), resource=two)
+    assert read(content)[TRACE_ID].resource == {"one": "v", "two": "v"}
+
+
+def test_each_span_is_looked_at_once_however_many_parts_a_trace_has() -> None:
+    looks: list[str] = []
+
+    class WatchedSpan(Span):
+        def __getattribute__(self, name: str) -> Any:
+            looks.append(name)
+            return super().__getattribute__(name)
+
+    parts, at = TraceParts(), floor_nanoseconds(0)
+    for number in range(1000):
+        parts.add(Trace("t", [WatchedSpan(str(number), None, "", at, at)]))
+    assert len(parts.traces["t"].spans) == 1000
+    assert len(looks) < 5000
+
+
+def test_bad_line_after_good_ones_is_refused() -> None:
+    with pytest.raises(OtlpError):
+        read(encode(make_span()) + b"\n{\n" + encode(make_span()))
+
+
+@pytest.mark.parametrize("levels", [400, 1100, 3000, 30_000])
+def test_values_nested_without_end_are_read_or_refused(levels: int) -> None:
+    inside = b'{"arrayValue":{"values":[' * levels + b'{"intValue":"1"}' + b"]}}" * levels
+    # Invalid UTF-8 takes the other way through the reader.
+    for name in (b"key", b"\xff"):
+        content = encode(make_span(attributes=[{"key": "NAME", "value": "VALUE"}]))
+        content = content.replace(b"NAME", name).replace(b'"VALUE"', inside)
+        try:
+            (trace,) = read(content).values()
+        except OtlpError:
+            continue
+        assert levels == 400
+        assert len(trace.spans) == 1
 
 
 def test_file_written_over_several_lines_is_one_document() -> None:

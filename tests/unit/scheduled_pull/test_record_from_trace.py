@@ -98,6 +98,24 @@ def test_spans_that_point_at_each_other_do_not_hang() -> None:
     assert row["usage"] == {"latency_ms": 1000.0}
 
 
+def test_usage_of_a_long_chain_of_calls_looks_at_each_span_a_few_times() -> None:
+    looks: list[str] = []
+
+    class WatchedSpan(Span):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "parent_id":
+                looks.append(name)
+            return super().__getattribute__(name)
+
+    spans: list[Span] = []
+    for number in range(500):
+        one = span(number, number - 1 if number else None, gen_ai__usage__input_tokens=number)
+        spans.append(WatchedSpan(one.span_id, one.parent_id, one.name, one.start, one.end, one.attributes))
+    # Only the last call is no sum of others.
+    assert row_of(*spans)["usage"]["input_tokens"] == 499
+    assert len(looks) < 5000
+
+
 def build(traces: list[Trace], **options: Any) -> Any:
     return build_snapshot(
         traces, options.pop("rules", RedactionRules()), {}, max_bytes=options.pop("max_bytes", 10**7), uri="s3://b/t/"
@@ -124,8 +142,10 @@ def test_snapshot_is_measured_after_redaction_and_never_cut() -> None:
 
 def test_ids_that_redaction_makes_alike_stay_apart() -> None:
     traces = [Trace(f"{name}@example.com", [span(0)]) for name in ("ann", "bob")]
+    traces += [Trace("[redacted:email]-3", [span(0)]), Trace("cem@example.com", [span(0)])]
     snapshot = build(traces)
-    assert [record.id for record in read_records(snapshot.content)] == ["[redacted:email]", "[redacted:email]-2"]
+    ids = [record.id for record in read_records(snapshot.content)]
+    assert ids == [f"[redacted:email]{end}" for end in ("-3", "", "-2", "-4")]
     assert b"example.com" not in snapshot.content
 
 

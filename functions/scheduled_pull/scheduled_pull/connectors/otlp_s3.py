@@ -14,7 +14,7 @@ from coordination.clock import Deadline
 from coordination.errors import StorageUnavailableError
 from coordination.ports.objects import ObjectNotFoundError, Objects
 
-from scheduled_pull.otlp_json import OtlpError, merge, read_traces_data
+from scheduled_pull.otlp_json import OtlpError, TraceParts, read_traces_data
 from scheduled_pull.traces import PullFailedError, Trace, Window
 
 LOOK_BACK = timedelta(hours=1)
@@ -26,6 +26,8 @@ LOOK_AHEAD = timedelta(hours=25)
 _CLOCK_SKEW = timedelta(minutes=5)
 _PAGE_SIZE = 1000
 _MAX_FILES = 20_000
+# Braces and brackets: an empty object takes two bytes of a file and seventy of memory.
+_MAX_FILE_PARTS = 8_000_000
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 # Read as objects it is several times as large in memory.
 _MAX_READ_BYTES = 128 * 1024 * 1024
@@ -51,14 +53,14 @@ class OtlpFiles:
         self._objects = objects
         self._prefix = prefix
         self._deadline = deadline
-        self._traces: dict[str, Trace] = {}
+        self._parts = TraceParts()
 
     def list(self, window: Window) -> Sequence[str]:
         """Read the files of a window and return the traces that start in it.
 
         A trace that began in the hour before the window is known by its earlier spans and left out.
         """
-        self._traces = {}
+        self._parts = TraceParts()
         read_bytes = 0
         try:
             for count, key in enumerate(self._list_keys(window)):
@@ -76,11 +78,12 @@ class OtlpFiles:
                 self._add(key, content)
         except StorageUnavailableError as error:
             raise PullFailedError("store_unavailable", "The bucket did not answer, or refused.") from error
-        return [trace_id for trace_id, trace in self._traces.items() if window.has(trace.start)]
+        return [trace_id for trace_id, trace in self._parts.traces.items() if window.has(trace.start)]
 
     def fetch(self, trace_ids: Sequence[str]) -> Sequence[Trace]:
         """Return traces that `list` has read."""
-        return [self._traces[trace_id] for trace_id in trace_ids if trace_id in self._traces]
+        traces = self._parts.traces
+        return [traces[trace_id] for trace_id in trace_ids if trace_id in traces]
 
     def _list_keys(self, window: Window) -> Iterator[str]:
         first, last = window.start - LOOK_BACK - _CLOCK_SKEW, window.end + LOOK_AHEAD
@@ -131,12 +134,16 @@ class OtlpFiles:
             content = _unzip(key, content)
         if len(content) > _MAX_FILE_BYTES:
             raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes.")
+        if content.count(b"{") + content.count(b"[") > _MAX_FILE_PARTS:
+            raise PullFailedError(
+                "file_too_large", f"The file {key} has more than {_MAX_FILE_PARTS} JSON objects and lists."
+            )
         return content
 
     def _add(self, key: str, content: bytes) -> None:
         try:
             for part in read_traces_data(content):
-                merge(self._traces, part)
+                self._parts.add(part)
         except OtlpError as error:
             raise PullFailedError("file_not_readable", f"The file {key} is no OTLP JSON: {error}.") from error
 

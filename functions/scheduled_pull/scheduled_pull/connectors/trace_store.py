@@ -228,7 +228,7 @@ def reading(what: str, trace_id: str | None = None) -> Generator[None]:
     """Turn an answer that is not as its store writes it into a failed attempt that quotes nothing of it."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise PullFailedError(
             "answer_not_usable", f"{what} is not as the store writes it ({type(error).__name__}).", trace_id
         ) from error
