@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+_ID_CHARACTERS_MAX, _DETAIL_CHARACTERS_MAX = 256, 2000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -15,16 +16,17 @@ class PullFailedError(Exception):
     code
         Stable, for programs.
     detail
-        What happened and what would help, for people. Holds nothing of a trace but its id.
+        What happened and what would help, for people. Holds nothing of a trace but its id. Cut at 2000 characters.
     trace_id
-        The trace it failed at.
+        The trace it failed at; what a store calls so may be anything. Cut at 256 characters.
     """
 
     def __init__(self, code: str, detail: str, trace_id: str | None = None) -> None:
         super().__init__(detail)
         self.code = code
-        self.detail = detail
-        self.trace_id = trace_id
+        # The ledger cannot keep a NUL.
+        self.detail = detail.replace("\0", "\ufffd")[:_DETAIL_CHARACTERS_MAX]
+        self.trace_id = None if trace_id is None else trace_id.replace("\0", "\ufffd")[:_ID_CHARACTERS_MAX]
 
 
 @dataclass(frozen=True, slots=True)

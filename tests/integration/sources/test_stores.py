@@ -41,6 +41,8 @@ class Store:
         Header of each call.
     refuse
         Returns a status and headers to answer with instead, given the path and the query.
+    has_spans
+        Whether it hands over what its traces are made of.
     """
 
     traces: dict[str, datetime] = field(default_factory=dict[str, datetime])
@@ -48,6 +50,7 @@ class Store:
     authorizations: list[str | None] = field(default_factory=list[str | None])
     refuse: Callable[[str, dict[str, list[str]]], tuple[int, dict[str, str]] | None] = lambda _path, _query: None
     port: int = 0
+    has_spans: bool = True
 
     @property
     def host(self) -> str:
@@ -64,7 +67,7 @@ class Store:
             place = int(query.get("cursor", ["0"])[0])
             more = str(place + 1) if place + 1 < len(names) else None
             return {"data": [{"trace_id": name} for name in names[place : place + 1]], "next_cursor": more}
-        return {"data": [self._span(name) for name in query["trace_id"]], "next_cursor": None}
+        return {"data": [self._span(name) for name in query["trace_id"] if self.has_spans], "next_cursor": None}
 
     def _span(self, name: str) -> dict[str, Any]:
         start = self.traces[name]
@@ -168,6 +171,19 @@ def test_503_on_page_2_leaves_cursor_and_window_as_they_were(
     assert {name: store.queries[0][name] for name in ("start_time", "end_time")} == {
         name: first[name] for name in ("start_time", "end_time")
     }
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ufffe", "'; DROP TABLE evals.runs; --"])
+def test_trace_whose_id_is_no_id_fails_the_attempt_by_a_name_that_can_be_kept(
+    world: World, store: Store, tick: datetime, name: str
+) -> None:
+    store.traces = {name: tick - MINUTE}
+    store.has_spans = False
+    world.pull()
+    (window,) = world.windows()
+    assert (window["state"], window["error_code"]) == ("working", "trace_without_spans")
+    assert 0 < len(window["trace_id"]) <= 256
+    assert world.read()["failed_attempts"] == 1
 
 
 def test_store_that_asks_for_more_time_than_a_pull_has_is_tried_later(
