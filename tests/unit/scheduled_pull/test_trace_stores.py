@@ -396,6 +396,14 @@ def test_retry_after_is_honoured_while_the_pull_has_time() -> None:
     assert len(waits.seconds) == 3
 
 
+def test_store_that_wants_to_be_asked_again_at_once_is_not_hammered() -> None:
+    waits = Waits()
+    script = one_by_one(*(status(429, retry_after="0") for _ in range(10)), {})
+    assert open_store(script, waits).call("/x") == {}
+    assert len(waits.seconds) == 10
+    assert min(waits.seconds) >= 0.5
+
+
 def test_retry_after_that_the_pull_has_no_time_for_fails_the_attempt() -> None:
     waits = Waits()
     found = failure(lambda: open_store(always(status(429, retry_after="600")), waits).call("/x"))

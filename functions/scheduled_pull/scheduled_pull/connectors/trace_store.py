@@ -135,7 +135,9 @@ class TraceStore:
             # A store that says when to come again is asked again then, however often.
             if tries >= _TRIES and wait_seconds is None:
                 raise PullFailedError("store_unavailable", f"{_sentence(problem)}, {tries} times over.")
-            self._sleep(problem, _FIRST_WAIT_SECONDS * 2 ** min(tries - 1, 6) if wait_seconds is None else wait_seconds)
+            # `Retry-After: 0` is no leave to call as fast as can be.
+            backoff_seconds = _FIRST_WAIT_SECONDS * 2 ** min(tries - 1, 6)
+            self._sleep(problem, backoff_seconds if wait_seconds is None else max(wait_seconds, _FIRST_WAIT_SECONDS))
 
     def _send(self, target: str, content: bytes | None) -> HttpAnswer:
         if self._headers is None:
