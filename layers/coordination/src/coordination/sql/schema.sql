@@ -1677,10 +1677,12 @@ GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, u
 -- at again in the newest version of a row that somebody has changed meanwhile. It waits for a locked row no longer than
 -- 20 ms. Then rows are chosen that nobody holds: the choice is MATERIALIZED because a plan may otherwise run it, with its
 -- LIMIT, once for each row it is joined to; its rows are found again by the place where they are locked; the condition is
--- repeated. That costs twice as much, rows being locked and then deleted.
+-- repeated, between the bounds of the batch, so that a plan that walks the index again does not walk the whole backlog.
+-- That costs twice as much, rows being locked and then deleted. A lease counts as live from the statement's beginning, as
+-- its snapshot does: one that is renewed meanwhile has not run out, and none runs out between the place and the deletion.
 --
--- Plans are kept, and may neither read a table whole nor sort it: the planner knows nothing of `batch` and often nothing
--- of the table. The commit does not wait for the disk: what a crash brings back is swept again, and the receipt, which
+-- Plans are kept and walk the index in its order, may neither read a table whole nor sort it: the planner knows nothing
+-- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). The commit does not wait for the disk: what a crash brings back is swept again, and the receipt, which
 -- waits, comes after it. Locks: the rows. Raises EW001 without a tenant, EW003 for another than the transaction's.
 
 -- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
@@ -1691,6 +1693,7 @@ CREATE FUNCTION scheduler_app.expire_jobs(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -1714,7 +1717,7 @@ BEGIN
                       SELECT 1 FROM coordination.leases l
                       WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
                                                  ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                        AND l.expires_at > clock_timestamp())
+                        AND l.expires_at > statement_timestamp())
                   AND (t.completed_at, t.id) < (before_at, before_id)
                   AND (t.completed_at, t.id) > (after_at, after_id)
                 ORDER BY t.completed_at, t.id
@@ -1730,7 +1733,7 @@ BEGIN
                   SELECT 1 FROM coordination.leases l
                   WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
                                              ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                    AND l.expires_at > clock_timestamp())
+                    AND l.expires_at > statement_timestamp())
               AND (t.completed_at, t.id) < (before_at, before_id)
               AND (t.completed_at, t.id) > (after_at, after_id)
               AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
@@ -1770,15 +1773,18 @@ BEGIN
               SELECT 1 FROM coordination.leases l
               WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
                                          ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.completed_at, t.id) < (before_at, before_id)
           AND (t.completed_at, t.id) > (after_at, after_id)
         ORDER BY t.completed_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.jobs t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
@@ -1787,8 +1793,10 @@ BEGIN
               SELECT 1 FROM coordination.leases l
               WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
                                          ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
                   t.created_by, t.started_at, t.completed_at
     ), archived AS (
@@ -1806,8 +1814,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -1821,6 +1828,7 @@ CREATE FUNCTION scheduler_app.expire_runs(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -1872,18 +1880,22 @@ BEGIN
         ORDER BY t.finished_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.runs t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
           AND (t.finished_at, t.id) < (before_at, before_id)
+          AND (t.finished_at, t.id) > (after_at, after_id)
+          AND (t.finished_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_runs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -1897,6 +1909,7 @@ CREATE FUNCTION scheduler_app.expire_graph_jobs(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -1948,18 +1961,22 @@ BEGIN
         ORDER BY t.updated_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.graph_jobs t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'canceled')
           AND (t.updated_at, t.id) < (before_at, before_id)
+          AND (t.updated_at, t.id) > (after_at, after_id)
+          AND (t.updated_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_graph_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -1973,6 +1990,7 @@ CREATE FUNCTION scheduler_app.expire_policy_run_jobs(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -1993,7 +2011,7 @@ BEGIN
                   AND NOT EXISTS (
                       SELECT 1 FROM coordination.leases l
                       WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > clock_timestamp())
+                        AND l.expires_at > statement_timestamp())
                   AND (t.updated_at, t.id) < (before_at, before_id)
                   AND (t.updated_at, t.id) > (after_at, after_id)
                 ORDER BY t.updated_at, t.id
@@ -2006,7 +2024,7 @@ BEGIN
               AND NOT EXISTS (
                   SELECT 1 FROM coordination.leases l
                   WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > clock_timestamp())
+                    AND l.expires_at > statement_timestamp())
               AND (t.updated_at, t.id) < (before_at, before_id)
               AND (t.updated_at, t.id) > (after_at, after_id)
               AND (t.updated_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
@@ -2030,28 +2048,32 @@ BEGIN
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.updated_at, t.id) < (before_at, before_id)
           AND (t.updated_at, t.id) > (after_at, after_id)
         ORDER BY t.updated_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.policy_run_jobs t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state IN ('completed', 'failed', 'cancelled')
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.updated_at, t.id) < (before_at, before_id)
+          AND (t.updated_at, t.id) > (after_at, after_id)
+          AND (t.updated_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_policy_run_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -2065,6 +2087,7 @@ CREATE FUNCTION scheduler_app.expire_estate_run_queue(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -2085,11 +2108,11 @@ BEGIN
                   AND NOT EXISTS (
                       SELECT 1 FROM coordination.leases l
                       WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > clock_timestamp())
+                        AND l.expires_at > statement_timestamp())
                   AND NOT EXISTS (
                       SELECT 1 FROM coordination.leases l
                       WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > clock_timestamp())
+                        AND l.expires_at > statement_timestamp())
                   AND (t.completed_at, t.id) < (before_at, before_id)
                   AND (t.completed_at, t.id) > (after_at, after_id)
                 ORDER BY t.completed_at, t.id
@@ -2102,11 +2125,11 @@ BEGIN
               AND NOT EXISTS (
                   SELECT 1 FROM coordination.leases l
                   WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > clock_timestamp())
+                    AND l.expires_at > statement_timestamp())
               AND NOT EXISTS (
                   SELECT 1 FROM coordination.leases l
                   WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > clock_timestamp())
+                    AND l.expires_at > statement_timestamp())
               AND (t.completed_at, t.id) < (before_at, before_id)
               AND (t.completed_at, t.id) > (after_at, after_id)
               AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
@@ -2130,36 +2153,40 @@ BEGIN
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.completed_at, t.id) < (before_at, before_id)
           AND (t.completed_at, t.id) > (after_at, after_id)
         ORDER BY t.completed_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.estate_run_queue t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND NOT EXISTS (
               SELECT 1 FROM coordination.leases l
               WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > clock_timestamp())
+                AND l.expires_at > statement_timestamp())
           AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_estate_run_queue(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -2173,6 +2200,7 @@ CREATE FUNCTION scheduler_app.expire_pack_storage_outbox(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -2224,18 +2252,22 @@ BEGIN
         ORDER BY t.published_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM packs.pack_storage_outbox t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.published_at IS NOT NULL
           AND (t.published_at, t.id) < (before_at, before_id)
+          AND (t.published_at, t.id) > (after_at, after_id)
+          AND (t.published_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_pack_storage_outbox(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -2249,6 +2281,7 @@ CREATE FUNCTION scheduler_app.expire_failure_signatures(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -2300,18 +2333,22 @@ BEGIN
         ORDER BY t.resolved_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.failure_signatures t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
           AND (t.resolved_at, t.id) < (before_at, before_id)
+          AND (t.resolved_at, t.id) > (after_at, after_id)
+          AND (t.resolved_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_failure_signatures(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -2325,6 +2362,7 @@ CREATE FUNCTION scheduler_app.expire_workers(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -2372,17 +2410,21 @@ BEGIN
         ORDER BY t.heartbeat_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.workers t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.state = 'stopped' AND t.active_count = 0
           AND (t.heartbeat_at, t.id) < (before_at, before_id)
+          AND (t.heartbeat_at, t.id) > (after_at, after_id)
+          AND (t.heartbeat_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_workers(timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
@@ -2396,6 +2438,7 @@ CREATE FUNCTION scheduler_app.expire_job_history(
     VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_bitmapscan = off
     SET enable_sort = off
 AS $$
 BEGIN
@@ -2444,17 +2487,21 @@ BEGIN
         ORDER BY t.completed_at, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
+    ), last AS MATERIALIZED (
+        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
         DELETE FROM scheduler.job_history t
-        WHERE t.ctid = ANY (ARRAY(SELECT c.place FROM candidates c))
+        USING candidates c
+        WHERE t.ctid = c.place
           AND t.tenant_id = tenant
           AND (t.completed_at, t.id) < (before_at, before_id)
+          AND (t.completed_at, t.id) > (after_at, after_id)
+          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING t.id
     )
     SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
     FROM (SELECT 1) AS one
-    LEFT JOIN (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1) AS l ON true;
+    LEFT JOIN last AS l ON true;
 END
 $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_job_history(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
