@@ -7,4 +7,5 @@ def test_mlflow_answers(mlflow_server: PeerServer) -> None:
 
 
 def test_phoenix_answers(phoenix_server: PeerServer) -> None:
-    assert httpx.get(f"{phoenix_server.url}/v1/projects").json()["data"][0]["name"] == "default"
+    # By name: other tests have made projects of theirs, and the list begins with the newest.
+    assert httpx.get(f"{phoenix_server.url}/v1/projects/default").json()["data"]["name"] == "default"
