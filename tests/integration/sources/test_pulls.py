@@ -5,14 +5,18 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
+import scheduled_pull.connectors.otlp_s3
 import scheduled_pull.pull_source
 from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.leases import take_lease
+from coordination.ports.objects import StoredObject
 from scheduled_pull.pull_source import pull_source
 from scheduled_pull.send_due_sources import send_due_sources
 from scheduled_pull.traces import PullFailedError
@@ -351,11 +355,25 @@ def test_trace_that_began_before_the_window_is_none_of_it(world: World) -> None:
         (b"\x1f\x8bnot gzip", "file_not_readable"),
         (gzip.compress(b"{}")[:-4], "file_not_readable"),
         (gzip.compress(b"a" * (65 * 1024 * 1024)), "file_too_large"),
+        (gzip.compress(b"") * 100_001, "file_too_large"),
+        (gzip.compress(b"{}") + b"\x1f\x8b", "file_not_readable"),
+        (gzip.compress(b"{}") + b"rest", "file_not_readable"),
         (gzip.compress(b'{"resourceSpans": [' + b"{}," * 8_000_000 + b"{}]}"), "file_too_large"),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "00"}]}]}]}', "file_not_readable"),
         (b'{"a": "\xff", "resourceSpans": ' + b"[" * 3000 + b"]" * 3000 + b"}", "file_not_readable"),
     ],
-    ids=["no JSON", "no gzip", "half of gzip", "a bomb", "a bomb of objects", "no span", "too deep"],
+    ids=[
+        "no JSON",
+        "no gzip",
+        "half of gzip",
+        "a bomb",
+        "members without end",
+        "half a member",
+        "something after gzip",
+        "a bomb of objects",
+        "no span",
+        "too deep",
+    ],
 )
 def test_file_that_cannot_be_read_fails_the_attempt_and_is_named(world: World, content: bytes, code: str) -> None:
     world.create()
@@ -369,6 +387,32 @@ def test_file_that_cannot_be_read_fails_the_attempt_and_is_named(world: World, c
     assert window["error_code"] == code
     assert key in window["error"]
     assert world.runs() == []
+
+
+def test_file_that_is_too_large_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduled_pull.connectors.otlp_s3, "_MAX_FILE_BYTES", 1000)
+    world.create()
+    tick = world.last_tick()
+    world.add_trace(tick - MINUTE, output="x" * 1000)
+    world.set_cursor(tick - MINUTE)
+
+    def open_without_a_body(key: str) -> StoredObject:
+        return replace(type(world.environment.objects).open(world.environment.objects, key), body=None)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(world.environment.objects, "open", open_without_a_body)
+    world.pull()
+    assert world.windows()[0]["error_code"] == "file_too_large"
+
+
+def test_all_members_of_a_gzip_file_are_read(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    parts = [world.make_spans(tick - MINUTE, output="x" * size)[1] for size in (1, 100_000, 10)]
+    lines = [orjson.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}) + b"\n" for spans in parts]
+    world.put("traces/demo/members.json", b"".join(gzip.compress(line) for line in [b"", *lines, b""]))
+    world.set_cursor(tick - MINUTE)
+    world.pull()
+    assert [(window["state"], window["traces"]) for window in world.windows()] == [("done", 3)]
 
 
 def test_files_long_before_and_after_a_window_are_not_read(world: World) -> None:

@@ -28,6 +28,7 @@ _PAGE_SIZE = 1000
 _MAX_FILES = 20_000
 # Braces and brackets: an empty object takes two bytes of a file and seventy of memory.
 _MAX_FILE_PARTS = 8_000_000
+_MAX_MEMBERS, _PIECE_BYTES = 100_000, 16 * 1024
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 # Read as objects it is several times as large in memory.
 _MAX_READ_BYTES = 128 * 1024 * 1024
@@ -127,13 +128,14 @@ class OtlpFiles:
     def _read(self, key: str) -> bytes:
         self._check_time()
         try:
-            content = self._objects.read(key)
+            stored = self._objects.open(key)
+            if stored.bytes > _MAX_FILE_BYTES:
+                raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes.")
+            content = stored.body.read()
         except ObjectNotFoundError as error:
             raise PullFailedError("file_missing", f"The file {key} was listed and is gone.") from error
         if content[:2] == b"\x1f\x8b":
             content = _unzip(key, content)
-        if len(content) > _MAX_FILE_BYTES:
-            raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes.")
         if content.count(b"{") + content.count(b"[") > _MAX_FILE_PARTS:
             raise PullFailedError(
                 "file_too_large", f"The file {key} has more than {_MAX_FILE_PARTS} JSON objects and lists."
@@ -155,20 +157,30 @@ class OtlpFiles:
 
 
 def _unzip(key: str, content: bytes) -> bytes:
-    """Unzip a file, one member or several, as far as the limit goes."""
-    unzipped = bytearray()
-    rest = content
+    """Unzip a file, one member or several, as far as the limits go.
+
+    Piece by piece: what follows a member is copied when it ends.
+    """
+    unzipped, place, members = bytearray(), 0, 0
+    stream = None
     try:
-        while rest and len(unzipped) <= _MAX_FILE_BYTES:
-            stream = zlib.decompressobj(wbits=31)
-            unzipped += stream.decompress(rest, _MAX_FILE_BYTES + 1 - len(unzipped))
-            if stream.unconsumed_tail:
-                break
-            if not stream.eof:
-                raise PullFailedError("file_not_readable", f"The file {key} ends in the middle of its gzip data.")
-            rest = stream.unused_data
+        while place < len(content):
+            if stream is None:
+                stream = zlib.decompressobj(wbits=31)
+                members += 1
+            piece = content[place : place + _PIECE_BYTES]
+            unzipped += stream.decompress(piece, _MAX_FILE_BYTES + 1 - len(unzipped))
+            if len(unzipped) > _MAX_FILE_BYTES:
+                raise PullFailedError(
+                    "file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes unzipped."
+                )
+            if members > _MAX_MEMBERS:
+                raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_MEMBERS} gzip members.")
+            place += len(piece) - len(stream.unconsumed_tail) - len(stream.unused_data)
+            if stream.eof:
+                stream = None
     except zlib.error as error:
         raise PullFailedError("file_not_readable", f"The file {key} begins like gzip and is not.") from error
-    if len(unzipped) > _MAX_FILE_BYTES:
-        raise PullFailedError("file_too_large", f"The file {key} has more than {_MAX_FILE_BYTES} bytes unzipped.")
+    if stream is not None:
+        raise PullFailedError("file_not_readable", f"The file {key} ends in the middle of its gzip data.")
     return bytes(unzipped)
