@@ -80,6 +80,8 @@ def test_a_failed_import_is_told_with_the_first_place(place: dict[str, Any], wor
     error = {"detail": "It is no dataset.", "errors": [{**place, "message": "is wrong"}, {"row": 9, "field": None}]}
     assert describe_error({"error": error}) == f"It is no dataset. ({words}: is wrong)"
     assert describe_error({"error": {"detail": "It is gone.", "errors": []}}) == "It is gone."
+    told = {"detail": "1 error; the first, in row 7: is wrong.", "errors": [{**place, "message": "is wrong"}]}
+    assert describe_error({"error": told}) == told["detail"]
     assert describe_error({"error": None}) == ""
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -109,6 +111,45 @@ def test_quiet_prints_the_id_also_when_it_waits(
     service.answers = [httpx.Response(202, json=RUN), httpx.Response(200, json={**RUN, "state": state})]
     ended = call("runs", "create", "-f", "run.yaml", "--wait", "--quiet")
     assert (ended.status, ended.out) == (status, "r-1\n")
+    assert ended.err == f"Run r-1: {state}.\n"
+
+
+@pytest.mark.parametrize(("option", "printed"), [((), "answers@3\n"), (("--validate-only",), "")])
+def test_quiet_prints_the_version_that_was_published(
+    service: Service, call: Call, tmp_path: Path, option: tuple[str, ...], printed: str
+) -> None:
+    (tmp_path / "answers.jsonl").write_text('{"input": "one"}\n')
+    service.answers = [httpx.Response(201, json={"name": "answers", "version": 3, "sha256": "a" * 64})]
+    ended = call("datasets", "publish", "answers.jsonl", "--quiet", *option)
+    assert (ended.status, ended.out, ended.err) == (ExitCode.DONE, printed, "")
+
+
+@pytest.mark.parametrize(("columns", "is_whole"), [(120, True), (50, False)])
+def test_ids_and_instants_are_broken_only_where_there_is_no_room(
+    service: Service, call: Call, monkeypatch: pytest.MonkeyPatch, columns: int, is_whole: bool
+) -> None:
+    run_id = str(UUID(int=7))
+    run = {**RUN, "id": run_id, "name": "answers " * 20, "dataset": {"name": "answers", "version": 1}}
+    run |= {"created_at": "2026-12-01T03:20:02.529062Z", "source": None}
+    for name, value in {"COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm", "NO_COLOR": ""}.items():
+        monkeypatch.setenv(name, value)
+    service.answers = [httpx.Response(200, json={"items": [run], "next_cursor": None})]
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", call("runs", "list").out)
+    assert (run_id in shown, "2026-12-01T03:20:02Z" in shown) == (is_whole, is_whole)
+    assert max(map(len, shown.splitlines())) <= columns
+    # Broken or not, all of it is there.
+    rows = shown[shown.rindex("─") + 2 :].splitlines()
+    assert "".join(line.split()[0] for line in rows if line[0] != " ") == run_id
+
+
+def test_the_doctor_tells_figures_and_leaves_the_rest_to_json(service: Service, call: Call) -> None:
+    check = {"id": "capacity", "status": "unhealthy", "summary": "no receipt", "remediation": "Wait an hour."}
+    answer = {"checks": [{**check, "evidence": {"age": None, "limit": 10800, "entries": {"jobs": {"bytes": 1}}}}]}
+    service.answers = [httpx.Response(200, json=answer), httpx.Response(200, json=answer)]
+    ended = call("doctor")
+    assert ended.status == ExitCode.UNHEALTHY
+    assert ended.err == "capacity: Wait an hour.\n  limit 10800\n`evalward doctor --json` has all the evidence.\n"
+    assert json.loads(call("doctor", "--json").out) == answer
 
 
 def test_a_login_without_a_key_says_how_to_give_one(service: Service, call: Call) -> None:

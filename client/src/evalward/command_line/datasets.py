@@ -38,6 +38,9 @@ def publish_dataset(
     ] = None,
     replace_nul: Annotated[bool, typer.Option("--replace-nul", help="Store NUL characters as U+FFFD.")] = False,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Check and count, publish nothing.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print NAME@VERSION only, as `runs create --dataset` takes it.")
+    ] = False,
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
     as_json: AsJson = False,
@@ -57,6 +60,9 @@ def publish_dataset(
             where, file, wanted, idempotency_key=idempotency_key, progress=progress
         )
     dataset = publication.dataset
+    if quiet:
+        sys.stdout.write("" if validate_only else f"{dataset['name']}@{dataset['version']}\n")
+        return
     if validate_only:
         say(f"{file.name} is a valid dataset. Nothing was published.")
     else:

@@ -55,7 +55,9 @@ def read_document(path: Path) -> JsonObject:
     """
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     try:
         document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader

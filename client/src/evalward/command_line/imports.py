@@ -55,10 +55,12 @@ def _describe_dataset(item: Any) -> str:
 
 
 def describe_error(item: Any) -> str:
-    """Return what is wrong with an import, with the first place; empty when nothing is."""
+    """Return what is wrong with an import, with the first place if its detail does not have it; else empty."""
     error = item.get("error")
     if not error:
         return ""
     first = next(iter(error.get("errors") or []), None)
-    where = f" ({describe_place(first)}: {first.get('message', '')})" if first else ""
-    return f"{error.get('detail', '')}{where}"
+    detail = error.get("detail", "")
+    if first is None or first.get("message", "") in detail:
+        return detail
+    return f"{detail} ({describe_place(first)}: {first.get('message', '')})"

@@ -1,13 +1,12 @@
 """Commands about the installation as a whole."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.options import AsJson, Limit
-from evalward.command_line.output import print_table, say, show, show_list
+from evalward.command_line.output import as_text, print_table, say, show, show_list
 from evalward.command_line.session import open_session, take
 
 
@@ -47,7 +46,10 @@ def run_doctor(as_json: AsJson = False) -> None:
         )
         for check in unhealthy:
             say(f"{check['id']}: {check['remediation']}")
-            say(f"  {json.dumps(check['evidence'], ensure_ascii=False)}")
+            figures = {name: value for name, value in check["evidence"].items() if not isinstance(value, dict | list)}
+            say(f"  {', '.join(f'{name} {as_text(value)}' for name, value in figures.items() if value is not None)}")
+        if unhealthy:
+            say("`evalward doctor --json` has all the evidence.")
 
     show(answer, summary)
     if unhealthy:

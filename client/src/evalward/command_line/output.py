@@ -16,6 +16,11 @@ from evalward.errors import ConfigurationError
 
 # Without a terminal there is no width to keep to.
 _PLAIN_WIDTH = 240
+# What people copy, and what they compare at a glance: kept on one line while the other columns have room.
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+_GAP = 3
+_ROOM = 8
 # What a terminal would act on: a text of somebody else's is shown, never obeyed.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -97,13 +102,32 @@ def show_ids(items: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table."""
+    """Print a table: instants to the second, ids and instants on one line where there is room."""
+    console = out()
+    cells = [
+        [_INSTANT.sub(r"\1Z", text) if _INSTANT.fullmatch(text) else text for text in map(as_text, row)] for row in rows
+    ]
+    whole = _find_whole_columns(cells, console.width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(as_text, row))
-    out().print(table)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=place in whole)
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _find_whole_columns(cells: Sequence[Sequence[str]], width: int) -> set[int]:
+    """Return the places of the columns that are not to be broken: ids, then instants, as far as they fit."""
+    columns = list(enumerate(zip(*cells, strict=True)))
+    left = width - len(columns) * (_GAP + _ROOM)
+    whole: set[int] = set()
+    for form in (_ID, _INSTANT):
+        for place, texts in columns:
+            need = max(map(len, texts)) - _ROOM
+            if any(texts) and all(form.fullmatch(text) for text in texts if text) and need <= left:
+                whole.add(place)
+                left -= need
+    return whole
 
 
 def print_json(document: Any) -> None:

@@ -21,7 +21,6 @@ _ADVICE = {
         "Look whether it happened. `evalward claims list` has the claim; `evalward claims resolve CLAIM happened` or "
         "`… did_not_happen` settles it. After did_not_happen the same command makes it happen."
     ),
-    "idempotency_key_reused": "An Idempotency-Key belongs to one request: give this one another key.",
     "idempotency_capacity": "Too many keyed writes in a day; the oldest make room as they become 24 hours old.",
 }
 

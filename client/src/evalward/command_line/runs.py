@@ -68,11 +68,12 @@ def create_run(
     with open_session() as session:
         where = session.project(project)
         run = session.client.runs.create(where, body, idempotency_key=idempotency_key)
-        say(f"Run {run['id']}, {run['progress']['total']} records.")
         if quiet:
             show_ids([run])
-        elif not wait:
-            show_fields(run, _SUMMARY)
+        else:
+            say(f"Run {run['id']}, {run['progress']['total']} records.")
+            if not wait:
+                show_fields(run, _SUMMARY)
         if wait:
             _wait(session.client, where, run["id"], wait_seconds, is_quiet=quiet)
 
@@ -170,8 +171,10 @@ def read_report(
 
 @app.command("compare")
 def compare_runs(
-    baseline: _ExactRun,
-    candidate: _Run,
+    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The id of the run to compare with.")],
+    candidate: Annotated[
+        str, typer.Argument(metavar="CANDIDATE", help="The id of the run to judge; `latest` is the one created last.")
+    ],
     fail_on_regression: Annotated[
         bool,
         typer.Option("--fail-on-regression", help="Exit with 3 when a metric is worse and its interval excludes 0."),

@@ -159,7 +159,7 @@ def replay(record: Mapping[str, Any], write: KeyedWrite) -> StoredAnswer:
     """
     if bytes(record["fingerprint"]) != write.fingerprint:
         raise IdempotencyKeyReusedError(
-            "This Idempotency-Key was used for another request. Repeat that request unchanged, or use a new key.",
+            "Repeat that request unchanged, or use a new key.",
             extra={"operation": record["operation"]},
         )
     if record["state"] == "tombstone":
