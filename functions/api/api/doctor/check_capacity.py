@@ -14,6 +14,10 @@ _REMEDIATION = (
     "Nothing is paused by itself: pause projects, shorten windows or enlarge the envelope; when there is no fresh "
     "receipt, look at the function capacity_probe. See docs/runbook.md."
 )
+_FIRST_REMEDIATION = (
+    "A fresh deployment is measured within an hour. When it is older, look at the log and the schedule of the function "
+    "capacity_probe. See docs/runbook.md."
+)
 
 
 def check_capacity(environment: Environment) -> Check:
@@ -46,4 +50,5 @@ def check_capacity(environment: Environment) -> Check:
         },
         "entries": entries,
     }
-    return judge(CAPACITY_CHECK, reasons, "The database is within its envelope.", evidence, _REMEDIATION)
+    remediation = _FIRST_REMEDIATION if receipt is None else _REMEDIATION
+    return judge(CAPACITY_CHECK, reasons, "The database is within its envelope.", evidence, remediation)
