@@ -195,6 +195,7 @@ def test_steps_of_the_workflow_run_and_run_again_without_a_second_effect(folder:
         "PATH": path,
         "EVALWARD_PROJECT": "shop-workflow",
         "GITHUB_STEP_SUMMARY": str(folder.path / "summary.md"),
+        "GITHUB_REF_NAME": "main",
     }
     # The package is installed already.
     scripts = [fill(step["run"]) for step in steps if "run" in step and "pip install" not in step["run"]]
