@@ -158,6 +158,8 @@ async def _run(options: StackOptions, *, until_input_ends: bool) -> None:
         description = starting.result()
         typer.echo(f"ready in {time.monotonic() - started_at:.1f} s")
         typer.echo(f"API      {description.api_url}")
+        typer.echo(f"console  {description.api_url}/console, with the admin_key of the state")
+        typer.echo(f"docs     {description.api_url}/docs")
         typer.echo(f"control  {description.control_url}")
         typer.echo(f"state    {options.state_folder / 'stack.json'}")
         typer.echo(f"log in   evalward login --stack {options.state_folder / 'stack.json'}")

@@ -93,6 +93,7 @@ def run_demo(state_folder: Path, console: Console | None = None) -> int:
         console.print(f"  Logs: {state_folder / 'logs'}", markup=False, highlight=False, soft_wrap=True)
         return 1
     console.print(f"\nAll of it was checked, in {time.monotonic() - started_at:.0f} s.", style="bold green")
+    console.print("Next: make up, and the walk in README.md.")
     return 0
 
 

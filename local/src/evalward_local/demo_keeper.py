@@ -30,6 +30,7 @@ def tell_sweep(client: StackClient, say: Callable[[str], None]) -> None:
     before = _ask(client)[_RETENTION]
     if before["status"] != "unhealthy":
         raise KeeperStoryError(f"two ended runs and a budget of one row: {before}")
+    say("this stack's budget is one ended row in a scope, for a sweep to see; an installation's is 10,000")
     say(f"the doctor before: {before['summary']}")
     swept = client.fire("KeeperPulse")
     if swept["swept"] != 1 or swept["failed"] or swept["remaining"] or swept["deleted"] < 2:

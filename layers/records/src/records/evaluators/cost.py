@@ -28,7 +28,7 @@ EVALUATOR = Evaluator(
     name="cost",
     version=1,
     kind="number",
-    description="What the answer cost.",
+    description="How many US dollars the answer cost.",
     score_meaning="usage.cost_usd in US dollars, 0 or more. With min or max, a record passes within them. Skipped "
     "without usage.cost_usd.",
     params=CostParams,

@@ -28,7 +28,7 @@ EVALUATOR = Evaluator(
     name="latency",
     version=1,
     kind="number",
-    description="How long the answer took.",
+    description="How many milliseconds the answer took.",
     score_meaning="usage.latency_ms in milliseconds, 0 or more. With min or max, a record passes within them. Skipped "
     "without usage.latency_ms.",
     params=LatencyParams,
