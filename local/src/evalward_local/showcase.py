@@ -135,4 +135,16 @@ def _make_source(client: StackClient, project: str, runs: list[str]) -> str:
                 "run": runs[back % len(runs)] if state == "done" else None,
             },
         )
+    client.look(
+        """
+        UPDATE evals.sources SET missed_deadline = found.deadline, missed_overlap = found.overlap,
+            failed_attempts = found.failed
+        FROM (SELECT count(*) FILTER (WHERE state = 'missed_deadline') AS deadline,
+                  count(*) FILTER (WHERE state = 'missed_overlap') AS overlap,
+                  sum(attempts) FILTER (WHERE state NOT IN ('done', 'empty')) AS failed
+              FROM evals.source_windows WHERE tenant_id = %(project)s AND source_id = 'nightly-support') AS found
+        WHERE tenant_id = %(project)s AND id = 'nightly-support'
+        """,
+        {"project": project},
+    )
     return "nightly-support"

@@ -97,14 +97,18 @@ td.wide::before{display:block}
 .facts{grid-template-columns:1fr 1fr}
 .provenance div{grid-template-columns:1fr;gap:0;margin-bottom:.35rem}
 }
+@page{margin:14mm}
 @media print{
 :root{color-scheme:light;--ground:#fff;--card:#fff;--ink:#000;--muted:#444;--line:#bbb;--good:#0b6e46;--good-soft:#fff;
 --bad:#b42318;--bad-soft:#fff;--accent:#2f54d0;--soft:#b9c7f5;--good-fill:#2a9d6a;--bad-fill:#df5448;
 --skipped-fill:#b8c0ca;--error-fill:#7a1d15}
 body{font-size:11pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}
 main{max-width:none;padding:0}
+.facts{grid-template-columns:none;grid-auto-flow:column;grid-auto-columns:auto}
+.facts div{padding:.5rem .7rem}.facts dd{font-size:1.05rem}
 section{border:0;border-top:1px solid var(--line);border-radius:0;padding:.8rem 0;margin-top:.8rem}
-tr,figure{break-inside:avoid}
+td{padding-top:.4rem;padding-bottom:.4rem}
+tr,figure,.worst table{break-inside:avoid}
 h2,h3{break-after:avoid}
 .badge{border:1px solid currentColor}
 }
