@@ -89,23 +89,33 @@ def test_routine_chooses_and_deletes_by_the_predicate_of_the_registry(
     database: FreshDatabase, table: OperationalTable
 ) -> None:
     routine = read_function(database, table.routine)
-    choice, _, deletion = routine.partition("gone AS (")
-    deletion = deletion.partition("RETURNING")[0]
     conditions = [*([] if table.terminal == "true" else [table.terminal]), *table.guards]
     if not table.is_global:
         conditions.append("t.tenant_id = tenant")
-        assert "PERFORM scheduler_app.raise_unless_tenant(tenant);" in choice
-    age = f"(t.{table.age_column}, t.id) < (before_at, before_id)"
-    for part in (choice, deletion):
-        assert [condition for condition in [*conditions, age] if condition not in part] == []
-    # Nothing else either: both are these conditions, the first one beside the place that the last batch came to.
-    rest = deletion.partition("WHERE t.id = c.id AND t.ctid = c.place")[2]
-    for condition in [*conditions, age]:
-        rest = rest.replace(condition, "", 1)
-    assert set(rest.split()) <= {"AND"}
-    assert "candidates AS MATERIALIZED" in choice
-    assert "LIMIT batch FOR UPDATE OF t SKIP LOCKED" in choice
-    assert f"ORDER BY t.{table.age_column}, t.id" in choice
+        assert "PERFORM scheduler_app.raise_unless_tenant(tenant);" in routine
+    place = f"(t.{table.age_column}, t.id)"
+    conditions += [f"{place} < (before_at, before_id)", f"{place} > (after_at, after_id)"]
+    at_once, around_locks = (statement.partition("gone AS (") for statement in routine.split("RETURN QUERY")[1:])
+    for (choice, _, rest), beginning, last in (
+        (at_once, f"DELETE FROM {table.name} t WHERE ", "edge e"),
+        (around_locks, f"DELETE FROM {table.name} t USING candidates c WHERE t.ctid = c.place AND ", "last l"),
+    ):
+        deletion = rest.partition(" RETURNING")[0].strip()
+        row = last[-1]
+        bound = f"{place} <= ((SELECT {row}.ended_at FROM {last}), (SELECT {row}.id FROM {last}))"
+        assert [condition for condition in conditions if condition not in choice] == []
+        assert f"ORDER BY {place[1:-1]}" in choice
+        # Nothing else either: what is deleted is what was chosen.
+        assert deletion.startswith(beginning)
+        deletion = deletion.removeprefix(beginning)
+        for condition in [*conditions, bound]:
+            assert condition in deletion
+            deletion = deletion.replace(condition, "", 1)
+        assert set(deletion.split()) <= {"AND"}
+    assert "edge AS MATERIALIZED" in at_once[0]
+    assert "OFFSET batch - 1 LIMIT 1" in at_once[0]
+    assert "candidates AS MATERIALIZED" in around_locks[0]
+    assert "LIMIT batch FOR UPDATE OF t SKIP LOCKED" in around_locks[0]
 
 
 @every_table
@@ -115,9 +125,7 @@ def test_terminal_rows_and_their_index_follow_the_predicate(database: FreshDatab
     expected = [*([] if table.is_global else ["t.tenant_id = tenant"])]
     expected += [] if table.terminal == "true" else [table.terminal]
     assert condition == " AND ".join(expected)
-    guards = [
-        guard.removeprefix("NOT ").replace("clock_timestamp()", "statement_timestamp()") for guard in table.guards
-    ]
+    guards = [guard.removeprefix("NOT ") for guard in table.guards]
     assert selected == f"SELECT t.{table.age_column}, t.id, {' OR '.join(guards) or 'false'} "
     keys = [] if table.is_global else ["tenant_id"]
     found = database.look_up(

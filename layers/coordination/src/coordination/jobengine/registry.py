@@ -79,19 +79,19 @@ class OperationalTable:
 _JOB_LEASE: LiteralString = (
     "NOT EXISTS ( SELECT 1 FROM coordination.leases l WHERE l.name = CASE t.kind WHEN 'dataset_import'"
     " THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:' ELSE 'sink:' END || t.tenant_id || ':' || t.id"
-    " AND l.expires_at > clock_timestamp())"
+    " AND l.expires_at > statement_timestamp())"
 )
 _SHARD_LEASE: LiteralString = (
     "NOT EXISTS ( SELECT 1 FROM coordination.leases l WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id"
-    " AND l.expires_at > clock_timestamp())"
+    " AND l.expires_at > statement_timestamp())"
 )
 _PLANNING_LEASE: LiteralString = (
     "NOT EXISTS ( SELECT 1 FROM coordination.leases l WHERE l.name = 'run:' || t.tenant_id || ':' || t.id"
-    " AND l.expires_at > clock_timestamp())"
+    " AND l.expires_at > statement_timestamp())"
 )
 _FINISHING_LEASE: LiteralString = (
     "NOT EXISTS ( SELECT 1 FROM coordination.leases l WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id"
-    " AND l.expires_at > clock_timestamp())"
+    " AND l.expires_at > statement_timestamp())"
 )
 
 OPERATIONAL_TABLES: tuple[OperationalTable, ...] = (
