@@ -50,10 +50,10 @@ class TableCounts:
     is_budget_used_up: bool = False
     oldest_age_seconds: float | None = None
 
-    def add_remaining(self, left: DictRow) -> None:
-        """Add what a scope has left, as `measure_expired` returns it."""
+    def add_remaining(self, left: DictRow, row_cap: int) -> None:
+        """Add what a scope has left, as `measure_expired` returns it when it counts up to `row_cap` (rows, >= 1)."""
         self.remaining += left["expired"]
-        self.is_remaining_capped |= left["expired"] == _COUNT_CAP
+        self.is_remaining_capped |= left["expired"] == row_cap
         if left["oldest_age_seconds"] is not None:
             self.oldest_age_seconds = max(self.oldest_age_seconds or 0.0, left["oldest_age_seconds"])
 
@@ -134,13 +134,16 @@ def sweep_scope(environment: Environment, sweep: Sweep, scope: str | None, deadl
             extra = _describe(scope, error) | {"table": table.name}
             logger.exception("table not swept, the next sweep tries again", extra=extra)
     if bounds:
+        # Of what cannot be counted it is known that there was a row at the beginning, and that there may be more.
+        row_cap = 1
         try:
             expired = _measure_expired(environment, bounds, scope, deadline)
+            row_cap = _COUNT_CAP
         except Exception as error:
             has_failed = True
             logger.exception("what is left was not counted", extra=_describe(scope, error))
         for name in bounds:
-            sweep.tables[name].add_remaining(expired[name])
+            sweep.tables[name].add_remaining(expired[name], row_cap)
     sweep.failed_scope_count += has_failed
 
 
