@@ -310,6 +310,9 @@ def test_window_that_is_being_tried_is_skipped(world: World) -> None:
     reply = world.act(path_of(tick - HOUR, "skip"))
     assert (reply.status, reply.json["state"]) == (200, "skipped")
     assert datetime.fromisoformat(world.read()["cursor"]) == tick
+    # Who gave it up stands in the audit trail.
+    events = "SELECT count(*) FROM coordination.audit_events WHERE operation = 'sources.skip_window'"
+    assert world.database.look_up(events) == 1
     assert world.act(path_of(tick - HOUR, "skip")).code == "window_not_open"
     assert world.act(path_of(tick, "skip")).status == 404
     assert world.act("nightly/windows/yesterday/skip").status == 404
