@@ -107,9 +107,10 @@ main{max-width:none;padding:0}
 .facts{grid-template-columns:none;grid-auto-flow:column;grid-auto-columns:auto}
 .facts div{padding:.5rem .7rem}.facts dd{font-size:1.05rem}
 section{border:0;border-top:1px solid var(--line);border-radius:0;padding:.8rem 0;margin-top:.8rem}
-td{padding-top:.4rem;padding-bottom:.4rem}
-tr,figure,.worst table{break-inside:avoid}
-h2,h3{break-after:avoid}
+td{padding-top:.3rem;padding-bottom:.3rem}
+.provenance div{grid-template-columns:8rem 1fr}.provenance dd{font-size:.78rem}
+tr,figure{break-inside:avoid}
+h2,h3,h2+p,thead,.worst tbody tr:nth-child(-n+2){break-after:avoid}
 .badge{border:1px solid currentColor}
 }
 """)
