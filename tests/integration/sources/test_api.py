@@ -219,8 +219,8 @@ def test_preview_stores_nothing(world: World) -> None:
 
 @pytest.mark.parametrize(
     "after",
-    ["9999-12-31T23:00:00-14:00", "0001-01-01T00:00:00+14:00", "0", "-1", "2026", "1e9", "1764547200.5", "2026-12-01",
-     "2026-12-01T00:00:00", "2026-06-30T23:59:60Z", "2026-12-01T24:00:00Z", "infinity", ""],
+    ["9999-12-31T23:00:00-14:00", "0001-01-01T00:00:00+14:00", "0", "-1", "2026", "1e9", "1.5e-2", "1764547200.5",
+     "2026-12-01", "2026-12-01T00:00:00", "2026-06-30T23:59:60Z", "2026-12-01T24:00:00Z", "infinity", ""],
 )  # fmt: skip
 def test_preview_after_what_is_no_instant_is_refused(world: World, after: str) -> None:
     world.create()
