@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 SLOW = SQL("SELECT pg_sleep(30), %(tenant)s::text")
 RUNS = "/v1/projects/demo/runs"
+COMPARE = "/v1/projects/demo/runs:compare"
 
 
 def report(world: World, run: str, **options: Any) -> Reply:
@@ -103,6 +105,37 @@ def test_report_is_answered_in_the_form_asked_for(world: World) -> None:
     assert junit.headers["content-type"] == "application/xml"
     assert ElementTree.fromstring(junit.content).get("failures") == "1"
     assert report(world, run, query="format=pdf").status == 400
+
+
+def test_report_says_what_moved_since_a_named_or_the_previous_run(world: World) -> None:
+    world.publish_answers(["yes", "yes", "no"])
+    first = world.run_to_end()
+    assert report(world, first, query="baseline=previous").json["comparison"] is None
+    another = {"name": "another", "dataset": {"name": "questions"}, "evaluators": [{"name": "exact_match"}]}
+    other = world.service.post(RUNS, another).json["id"]
+    world.work_all()
+    world.publish_answers(["yes", "no", "no"], name="changed")
+    last = world.run_to_end(name="changed")
+    assert report(world, last).json["comparison"] is None
+    moved = report(world, last, query="baseline=previous").json["comparison"]
+    assert moved["baseline"]["id"] == first
+    assert (moved["metrics"][0]["regressions_count"], moved["metrics"][0]["fixes_count"]) == (1, 0)
+    assert moved == world.service.get(COMPARE, query=f"baseline={first}&candidate={last}").json
+    named = report(world, last, query=f"baseline={other}").json["comparison"]
+    assert named["baseline"]["name"] == "another"
+    page = report(world, last, query="baseline=previous&format=html").content.decode()
+    assert ">What moved</h2>" in page
+    assert f"run {first}" in page
+    text = report(world, last, query="baseline=previous&format=markdown").content.decode()
+    assert "## What moved" in text
+
+
+def test_baseline_that_is_none_is_a_problem(world: World) -> None:
+    world.publish_answers(["yes"])
+    run, pending = world.run_to_end(), world.create()
+    assert report(world, run, query=f"baseline={uuid.uuid4()}").status == 404
+    assert report(world, run, query=f"baseline={pending}").code == "run_not_finished"
+    assert report(world, run, query="baseline=yesterday").status == 400
 
 
 def test_page_of_a_hostile_run_has_no_script(world: World) -> None:

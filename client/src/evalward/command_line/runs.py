@@ -150,18 +150,26 @@ def read_report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file; by default the standard output.")
     ] = None,
+    baseline: Annotated[
+        str,
+        typer.Option(
+            metavar="RUN|previous|none",
+            help="What the report says the run moved from: an id, or the newest earlier run of its name.",
+        ),
+    ] = "previous",
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the report of a finished run."""
+    """Read the report of a finished run, and what moved since another one."""
     form = form or ("json" if as_json else None)
     with open_session() as session:
         where = session.project(project)
         run_id = find_run(session.client, where, run)
+        since = None if baseline == "none" else baseline
         if form is None and output is None:
-            _print_report(session.client.runs.report(where, run_id))
+            _print_report(session.client.runs.report(where, run_id, since))
             return
-        content = session.client.runs.render_report(where, run_id, _FORMS[form or _form_of(output)])
+        content = session.client.runs.render_report(where, run_id, _FORMS[form or _form_of(output)], since)
     if output is None:
         sys.stdout.buffer.write(content.rstrip(b"\n") + b"\n")
     else:
@@ -332,6 +340,9 @@ def _print_report(report: JsonObject) -> None:
             ],
         )
 
+    if comparison := report.get("comparison"):
+        say(f"Since {comparison['baseline']['name']}, run {comparison['baseline']['id']}:")
+        _print_comparison(comparison)
     if redactions := report["redactions"]:
         say(f"masked: {', '.join(f'{kind} {count}' for kind, count in redactions.items())}")
 

@@ -95,14 +95,14 @@ class Runs(Resource):
         """Go through all that the run's target answered."""
         return self._each("runs.outputs", {"project": project, "run": run}, query)
 
-    def report(self, project: str, run: str) -> JsonObject:
-        """Read the report of a finished run."""
-        return self._read("runs.report", {"project": project, "run": run})
+    def report(self, project: str, run: str, baseline: str | None = None) -> JsonObject:
+        """Read the report of a finished run; with what moved since a baseline, the id of a run or `previous`."""
+        return self._read("runs.report", {"project": project, "run": run}, {"baseline": baseline})
 
-    def render_report(self, project: str, run: str, form: str) -> bytes:
-        """Read the report as `json`, `html`, `markdown` or `junit`."""
-        path = {"project": project, "run": run}
-        return self._transport.read("runs.report", path, {"format": form}, accept=_MEDIA_TYPES[form]).content
+    def render_report(self, project: str, run: str, form: str, baseline: str | None = None) -> bytes:
+        """Read the report as `json`, `html`, `markdown` or `junit`; `baseline` as for `report`."""
+        path, query = {"project": project, "run": run}, {"format": form, "baseline": baseline}
+        return self._transport.read("runs.report", path, query, accept=_MEDIA_TYPES[form]).content
 
     def compare(self, project: str, baseline: str, candidate: str) -> JsonObject:
         """Compare two runs record by record."""

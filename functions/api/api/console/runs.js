@@ -164,7 +164,7 @@ function downloads(path, run) {
   return element("div", { class: "row" }, kinds.map(([word, type, ending]) => button(word, async event => {
     const pressed = event.target;
     try {
-      const address = URL.createObjectURL(new Blob([await read(`${path}/report`, undefined, type)], { type }));
+      const address = URL.createObjectURL(new Blob([await read(`${path}/report?baseline=previous`, undefined, type)], { type }));
       element("a", { href: address, download: `report-${run.id}.${ending}` }).click();
       setTimeout(() => URL.revokeObjectURL(address), 10000);
     } catch (error) {

@@ -1,6 +1,6 @@
 """Compare two runs: what changed between the same records, and whether that is more than chance."""
 
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from coordination.database import Transaction
@@ -48,6 +48,25 @@ def compare_runs(transaction: Transaction, baseline: UUID, candidate: UUID) -> C
         ],
         not_compared=not_compared,
     )
+
+
+def compare_with(transaction: Transaction, baseline: UUID | Literal["previous"], candidate: UUID) -> Comparison | None:
+    """Compare a run with a named one, or with the newest earlier run of its name that has a report.
+
+    Returns
+    -------
+    Comparison or None
+        None when there is no previous run.
+
+    Raises
+    ------
+    NotFoundError, RunNotFinishedError, RunWithoutReportError
+        As `compare_runs`.
+    """
+    if baseline != "previous":
+        return compare_runs(transaction, baseline, candidate)
+    row = transaction.fetch_one(_QUERIES["find_previous_run"], {"tenant": transaction.tenant, "id": candidate})
+    return compare_runs(transaction, row["id"], candidate) if row else None
 
 
 def _require(rows: dict[UUID, dict[str, Any]], run_id: UUID, name: str) -> dict[str, Any]:

@@ -105,11 +105,18 @@ class WaitQuery(QueryModel):
 
 
 class ReportQuery(QueryModel):
-    """In which form to answer."""
+    """In which form to answer, and beside which run."""
 
     format: Annotated[
         Literal["json", "html", "markdown", "junit"] | None,
         Field(description="instead of the Accept header, for a link or a browser"),
+    ] = None
+    baseline: Annotated[
+        UUID | Literal["previous"] | None,
+        Field(
+            description="adds what moved since this run; `previous`: since the newest earlier run of the same name "
+            "that has a report, if there is one"
+        ),
     ] = None
 
 
@@ -231,39 +238,6 @@ class Slice(ResponseModel):
     metrics: list[Metric]
 
 
-class Report(ResponseModel):
-    """The report of a finished run."""
-
-    run: str
-    project: str
-    name: str | None
-    passed: bool
-    metrics: list[Metric]
-    gates: list[GateOutcome]
-    records: int
-    usage: Usage
-    redactions: Annotated[dict[str, int], Field(description="replacements by kind, in the run of a source")]
-    slices: list[Slice]
-    worst: Annotated[list[WorstResult], Field(description="at most ten a metric")]
-    dataset: Annotated[str | None, Field(description="name@version; for the run of a source its window")]
-    dataset_sha256: str
-    config_sha256: str
-    evaluator_versions: dict[str, int]
-    excluded_traces: Annotated[
-        list[str], Field(default_factory=list, description="traces of the window that were passed over by request")
-    ]
-    created_at: str | None
-    started_at: str | None
-    finished_at: str | None
-
-
-class CompareQuery(QueryModel):
-    """Which runs to compare."""
-
-    baseline: Annotated[UUID, Field(description="id of the run to compare with")]
-    candidate: Annotated[UUID, Field(description="id of the run that is compared")]
-
-
 class ComparedRun(ResponseModel):
     """One side of a comparison."""
 
@@ -327,3 +301,39 @@ class Comparison(ResponseModel):
     same_config: bool
     metrics: list[ComparedMetric]
     not_compared: list[NotCompared]
+
+
+class Report(ResponseModel):
+    """The report of a finished run."""
+
+    run: str
+    project: str
+    name: str | None
+    passed: bool
+    metrics: list[Metric]
+    gates: list[GateOutcome]
+    records: int
+    usage: Usage
+    redactions: Annotated[dict[str, int], Field(description="replacements by kind, in the run of a source")]
+    slices: list[Slice]
+    worst: Annotated[list[WorstResult], Field(description="at most ten a metric")]
+    dataset: Annotated[str | None, Field(description="name@version; for the run of a source its window")]
+    dataset_sha256: str
+    config_sha256: str
+    evaluator_versions: dict[str, int]
+    excluded_traces: Annotated[
+        list[str], Field(default_factory=list, description="traces of the window that were passed over by request")
+    ]
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    comparison: Annotated[
+        Comparison | None, Field(description="what moved since the baseline; null when none was asked for or found")
+    ] = None
+
+
+class CompareQuery(QueryModel):
+    """Which runs to compare."""
+
+    baseline: Annotated[UUID, Field(description="id of the run to compare with")]
+    candidate: Annotated[UUID, Field(description="id of the run that is compared")]

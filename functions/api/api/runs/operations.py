@@ -8,7 +8,7 @@ from coordination.runs import Run
 
 from api.runs.change_run import cancel_run, label_run, resume_run
 from api.runs.check_places import check_places
-from api.runs.compare_runs import compare_runs
+from api.runs.compare_runs import compare_runs, compare_with
 from api.runs.create_run import create_run
 from api.runs.delete_run import delete_run
 from api.runs.models import (
@@ -62,8 +62,11 @@ def _outputs(call: Call, transaction: Transaction) -> Answer:
 
 
 def _report(call: Call, transaction: Transaction) -> Answer:
-    report = read_report(transaction, parse_run_id(call.path["run"]))
-    return present_report(report, call.query_as(ReportQuery).format or choose_format(call.accept))
+    run_id, query = parse_run_id(call.path["run"]), call.query_as(ReportQuery)
+    report = read_report(transaction, run_id)
+    if query.baseline is not None:
+        report = report.model_copy(update={"comparison": compare_with(transaction, query.baseline, run_id)})
+    return present_report(report, query.format or choose_format(call.accept))
 
 
 def _compare(call: Call, transaction: Transaction) -> Answer:
@@ -159,7 +162,7 @@ OPERATIONS = (
         id="runs.report",
         method="GET",
         path=f"{_RUN}/report",
-        summary="Read the report of a finished run: JSON, an HTML page, Markdown, or JUnit XML for CI.",
+        summary="Read the report of a finished run, and what moved: JSON, an HTML page, Markdown, or JUnit XML for CI.",
         permission="runs.read",
         query=ReportQuery,
         other_content_types=tuple(MEDIA_TYPES.values())[1:],

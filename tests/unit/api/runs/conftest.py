@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from api.runs.models import Report
+from api.runs.models import Comparison, Report
 from records.gates import Gate
 from records.report import Distribution, MetricAggregate, RunFacts, build_report
 from records.statistics import Moments
@@ -58,5 +58,45 @@ def make_report() -> Callable[..., Report]:
             WORST | {"record": "r3", "evaluator": text, "passed": None},
         ]
         return Report.model_validate(build_report(about, metrics, gates, worst=worst))
+
+    return make
+
+
+@pytest.fixture
+def make_comparison() -> Callable[..., Comparison]:
+    """Return a function that makes a comparison of three metrics: worse, better, without a pair."""
+
+    def make(text: str = "nightly") -> Comparison:
+        def metric(name: str, **values: Any) -> dict[str, Any]:
+            return {
+                "id": name, "evaluator": "exact_match", "kind": "pass_fail", "better": "higher", "same_params": True,
+                "n": 8, "baseline_mean": 0.75, "candidate_mean": 0.25, "difference": -0.5, "ci_low": -0.75,
+                "ci_high": -0.125, "regressions_count": 0, "fixes_count": 0, "regressions": [], "fixes": [],
+                "baseline_only": 0, "candidate_only": 0,
+            } | values  # fmt: skip
+
+        def side(run: int) -> dict[str, Any]:
+            return {
+                "id": f"0198f5a0-0000-7000-8000-00000000000{run}", "name": text, "state": "succeeded",
+                "dataset": None, "config_sha256": DIGEST, "finished_at": "2026-01-01T00:00:00Z",
+            }  # fmt: skip
+
+        regressions = [{"record": f"{text}-{at}", "trial": 1, "baseline": 1.0, "candidate": 0.0} for at in range(7)]
+        better = {"baseline_mean": 0.25, "candidate_mean": 0.75, "difference": 0.5, "ci_low": 0.125, "ci_high": 0.75}
+        unknown = dict.fromkeys(better)
+        return Comparison.model_validate(
+            {
+                "baseline": side(1),
+                "candidate": side(2),
+                "same_dataset": False,
+                "same_config": True,
+                "metrics": [
+                    metric(text, regressions_count=9, regressions=regressions),
+                    metric("exact", fixes_count=4, **better),
+                    metric("latency", n=0, **unknown),
+                ],
+                "not_compared": [{"id": "judge", "reason": f"only the candidate has it {text}"}],
+            }
+        )
 
     return make

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
-from api.runs.models import Distribution, Report
+from api.runs.models import Comparison, Distribution, Report
 from api.runs.reports.html_page import CONTENT_SECURITY_POLICY, render_html
+from api.runs.reports.markdown import render_markdown
 from api.runs.reports.markup import Html, element, join
 from api.runs.reports.page_style import STYLE
 from api.runs.reports.plots import Scale, draw_histogram
@@ -76,6 +77,32 @@ def test_page_has_its_sections_in_the_order_of_interest(make_report: Callable[..
         "Project", "Run", "Dataset", "Dataset SHA-256", "Config SHA-256", "Evaluators", "Created", "Started",
         "Finished",
     ]  # fmt: skip
+
+
+def test_page_says_what_moved_before_all_numbers(
+    make_report: Callable[..., Report], make_comparison: Callable[..., Comparison]
+) -> None:
+    report = make_report().model_copy(update={"comparison": make_comparison()})
+    text = render_html(report)
+    page = Page(text)
+    assert page.text("h2")[:3] == ["Gates", "What moved", "Metrics"]
+    moved = text[text.index("What moved") : text.index(">Metrics</h2>")]
+    assert "Since nightly, run 0198f5a0-0000-7000-8000-000000000001; records that both scored" in moved
+    assert "The runs evaluated different data." in moved
+    for shown in (" worse<", " better<", ">no pair<", ">-0.5<", ">-0.75 to -0.125<", ">+0.5<"):
+        assert shown in moved
+    assert [f"nightly-{at}" in moved for at in range(7)] == [True] * 5 + [False] * 2
+    assert "and 4 more" in moved
+    assert "is left out: only the candidate has it nightly." in moved
+
+
+def test_nothing_that_users_named_in_a_comparison_becomes_markup(
+    make_report: Callable[..., Report], make_comparison: Callable[..., Comparison]
+) -> None:
+    hostile = "<img src=x onerror=alert(1)>|[a](b)"
+    report = make_report().model_copy(update={"comparison": make_comparison(hostile)})
+    assert "<img" not in render_html(report)
+    assert re.search(r"(?<!\\)(<img|\[a|\|\[)", render_markdown(report)) is None
 
 
 def test_zero_is_written_and_what_is_not_known_is_a_dash(make_report: Callable[..., Report]) -> None:

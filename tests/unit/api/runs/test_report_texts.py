@@ -7,13 +7,14 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
-from api.runs.models import GateOutcome, Report
+from api.runs.models import Comparison, GateOutcome, Report
 from api.runs.reports.junit_xml import render_junit
 from api.runs.reports.markdown import render_markdown
 from api.runs.reports.media_types import choose_format
 from api.runs.reports.present_report import present_report
 from api.runs.reports.wording import (
     UNKNOWN,
+    write_change,
     write_condition,
     write_cost,
     write_duration,
@@ -75,6 +76,42 @@ def test_markdown_has_verdict_gates_metrics_worst_and_provenance(make_report: Ca
     assert "| nightly | mean ≤ 2 | 0.625 | ✅ passed |" in lines
     assert "| Input tokens | 0 |" in lines
     assert "| Evaluators | exact\\_match v1, latency v1, token\\_f1 v1 |" in lines
+
+
+def test_markdown_says_what_moved(
+    make_report: Callable[..., Report], make_comparison: Callable[..., Comparison]
+) -> None:
+    report = make_report().model_copy(update={"comparison": make_comparison()})
+    lines = render_markdown(report).splitlines()
+    assert [line for line in lines if line.startswith("#")][1:5] == [
+        "## Gates", "## What moved", "### Regressions of nightly", "## Metrics",
+    ]  # fmt: skip
+    assert "| nightly | ❌ worse | -0.5 | -0.75 to -0.125 | 0.75 | 0.25 | 8 | 9 | 0 |" in lines
+    assert "| exact | ✅ better | +0.5 | 0.125 to 0.75 | 0.25 | 0.75 | 8 | 0 | 4 |" in lines
+    assert f"| latency | no pair | {UNKNOWN} | {UNKNOWN} | {UNKNOWN} | {UNKNOWN} | 0 | 0 | 0 |" in lines
+    assert lines.count("| nightly-4 | 1 | 0 |") == 1
+    assert "| nightly-5 | 1 | 0 |" not in lines
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high", "word"),
+    [
+        ("higher", 0.1, 0.2, "better"),
+        ("higher", -0.2, -0.1, "worse"),
+        ("lower", 0.1, 0.2, "worse"),
+        ("lower", -0.2, -0.1, "better"),
+        (None, 0.1, 0.2, "higher"),
+        (None, -0.2, -0.1, "lower"),
+        ("higher", -0.1, 0.1, "no clear change"),
+        ("higher", 0.0, 0.1, "no clear change"),
+        ("higher", None, None, "no clear change"),
+    ],
+)
+def test_only_a_difference_beyond_chance_is_a_change(
+    make_comparison: Callable[..., Comparison], better: str | None, low: float | None, high: float | None, word: str
+) -> None:
+    metric = make_comparison().metrics[0]
+    assert write_change(metric.model_copy(update={"better": better, "ci_low": low, "ci_high": high})) == word
 
 
 def test_markdown_takes_no_markup_from_users(make_report: Callable[..., Report]) -> None:

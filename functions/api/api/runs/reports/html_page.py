@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.runs.models import GateOutcome, Metric, Report, WorstResult
+from api.runs.models import ComparedMetric, Comparison, GateOutcome, Metric, Report, WorstResult
 from api.runs.reports.markup import Child, Html, element, join
 from api.runs.reports.page_style import STYLE
 from api.runs.reports.plots import draw_histogram, draw_interval, draw_outcomes
 from api.runs.reports.wording import (
+    SHOWN_REGRESSIONS,
     UNKNOWN,
+    write_baseline,
+    write_change,
     write_condition,
     write_cost,
+    write_difference,
     write_duration,
     write_instant,
     write_interval,
@@ -42,6 +46,7 @@ def render_html(report: Report) -> str:
         _header(report, title),
         _facts(report),
         _gates(report.gates),
+        _moved(report.comparison),
         _metrics(report),
         _distributions(report.metrics),
         _worst(report.worst),
@@ -142,6 +147,70 @@ def _gates(gates: Sequence[GateOutcome]) -> Html | None:
         for gate in gates
     ]
     return _section("Gates", _table(columns, rows, "Gates, what they ask for and whether they passed"))
+
+
+def _moved(comparison: Comparison | None) -> Html | None:
+    if comparison is None:
+        return None
+    columns = (
+        ("Metric", ""), ("Change", ""), ("Difference", "number"), ("Before", "number"), ("Now", "number"),
+        ("Pairs", "number"), ("Regressions", "number"), ("Fixes", "number"),
+    )  # fmt: skip
+    rows: list[Sequence[Child]] = [
+        (
+            element("bdi", metric.id, class_="name"),
+            _change(metric),
+            _difference(metric),
+            write_number(metric.baseline_mean),
+            write_number(metric.candidate_mean),
+            f"{metric.n:,}",
+            element("span", f"{metric.regressions_count:,}", class_="bad-text" if metric.regressions_count else None),
+            f"{metric.fixes_count:,}",
+        )
+        for metric in comparison.metrics
+    ]
+    regressions: list[Html] = []
+    for metric in comparison.metrics:
+        if metric.regressions:
+            regressions += [element("h3", "Regressions of ", element("bdi", metric.id)), _regressions(metric)]
+    left_out = [
+        element("p", element("bdi", one.id), f" is left out: {one.reason}.", class_="muted small")
+        for one in comparison.not_compared
+    ]
+    return _section(
+        "What moved",
+        _table(columns, rows, "What moved in each metric"),
+        element("div", regressions, class_="worst"),
+        *left_out,
+        note=f"{write_baseline(comparison)} Below a difference is its 95 % interval.",
+    )
+
+
+def _difference(metric: ComparedMetric) -> Html:
+    difference, interval = write_difference(metric)
+    return join((element("strong", difference), element("span", interval, class_="muted small block")))
+
+
+def _change(metric: ComparedMetric) -> Html:
+    word = write_change(metric)
+    kind = {"better": "good", "worse": "bad"}.get(word)
+    return _badge(kind, word) if kind else element("span", word, class_="muted")
+
+
+def _regressions(metric: ComparedMetric) -> Html:
+    shown = metric.regressions[:SHOWN_REGRESSIONS]
+    rows: list[Sequence[Child]] = [
+        (element("bdi", one.record, class_="id"), write_number(one.baseline), write_number(one.candidate))
+        for one in shown
+    ]
+    columns = (("Record", ""), ("Before", "number"), ("Now", "number"))
+    left = metric.regressions_count - len(shown)
+    return join(
+        (
+            _table(columns, rows, f"Regressions of {metric.id}"),
+            element("p", f"and {left:,} more", class_="muted small") if left else None,
+        )
+    )
 
 
 def _metrics(report: Report) -> Html:

@@ -4,11 +4,15 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.runs.models import Report
+from api.runs.models import Comparison, Report
 from api.runs.reports.wording import (
+    SHOWN_REGRESSIONS,
     UNKNOWN,
+    write_baseline,
+    write_change,
     write_condition,
     write_cost,
+    write_difference,
     write_duration,
     write_instant,
     write_interval,
@@ -22,6 +26,7 @@ from api.runs.reports.wording import (
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|<>&~@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _BREAKS = re.compile(r"\s+")
+_CHANGES = {"better": "✅ better", "worse": "❌ worse"}
 
 
 def render_markdown(report: Report) -> str:
@@ -42,6 +47,8 @@ def render_markdown(report: Report) -> str:
             for gate in report.gates
         ]
         parts += ["## Gates", _table(("Gate", "Asks for", "Value", "Outcome"), "llrl", rows)]
+    if report.comparison:
+        parts += _moved(report.comparison)
     rows = [
         (
             _escape(metric.id),
@@ -102,6 +109,32 @@ def render_markdown(report: Report) -> str:
     ]
     parts += ["## Made from", _table(("", ""), "ll", facts)]
     return "\n\n".join(parts) + "\n"
+
+
+def _moved(comparison: Comparison) -> list[str]:
+    rows = [
+        (
+            _escape(metric.id),
+            _CHANGES.get(write_change(metric), write_change(metric)),
+            *write_difference(metric),
+            write_number(metric.baseline_mean),
+            write_number(metric.candidate_mean),
+            f"{metric.n:,}",
+            f"{metric.regressions_count:,}",
+            f"{metric.fixes_count:,}",
+        )
+        for metric in comparison.metrics
+    ]
+    columns = ("Metric", "Change", "Difference", "95 % interval", "Before", "Now", "Pairs", "Regressions", "Fixes")
+    parts = ["## What moved", _escape(write_baseline(comparison)), _table(columns, "llrrrrrrr", rows)]
+    for metric in comparison.metrics:
+        changes = [
+            (_escape(one.record), write_number(one.baseline), write_number(one.candidate))
+            for one in metric.regressions[:SHOWN_REGRESSIONS]
+        ]
+        if changes:
+            parts += [f"### Regressions of {_escape(metric.id)}", _table(("Record", "Before", "Now"), "lrr", changes)]
+    return parts + [f"{_escape(one.id)} is left out: {_escape(one.reason)}." for one in comparison.not_compared]
 
 
 def _table(columns: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:

@@ -1,13 +1,15 @@
 """How reports of every form write numbers, conditions and the verdict."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from api.runs.models import GateOutcome, Latency, Metric, Report, WorstResult
+from api.runs.models import ComparedMetric, Comparison, GateOutcome, Latency, Metric, Report, WorstResult
 
 UNKNOWN = "\u2013"
+SHOWN_REGRESSIONS = 5
+"""How many of a metric's regressions a report names; the comparison lists more."""
 _NAMED_FAILURES = 3
 _STATS = {"mean": "mean", "ci_low": "lower bound", "ci_high": "upper bound"}
 
@@ -23,11 +25,36 @@ def write_number(number: float | None) -> str:
     return f"{number:.4g}"
 
 
-def write_interval(metric: Metric) -> str:
+def write_interval(metric: Metric | ComparedMetric) -> str:
     """Write a confidence interval; a dash when there is none."""
     if metric.ci_low is None or metric.ci_high is None:
         return UNKNOWN
     return f"{write_number(metric.ci_low)} to {write_number(metric.ci_high)}"
+
+
+def write_difference(metric: ComparedMetric) -> tuple[str, str]:
+    """Write a difference with its sign, and its interval: `+0.1` and `0.02 to 0.18`; dashes for what is not known."""
+    sign = "+" if metric.difference is not None and metric.difference > 0 else ""
+    return f"{sign}{write_number(metric.difference)}", write_interval(metric)
+
+
+def write_change(metric: ComparedMetric) -> Literal["better", "worse", "higher", "lower", "no clear change", "no pair"]:
+    """Name a difference in a word; only one whose interval leaves out zero is called a change."""
+    if metric.difference is None:
+        return "no pair"
+    if metric.ci_low is None or metric.ci_high is None or metric.ci_low <= 0 <= metric.ci_high:
+        return "no clear change"
+    is_up = metric.ci_low > 0
+    if metric.better is None:
+        return "higher" if is_up else "lower"
+    return "better" if is_up == (metric.better == "higher") else "worse"
+
+
+def write_baseline(comparison: Comparison) -> str:
+    """Say what a run is compared with, and how far the two can be compared."""
+    baseline = comparison.baseline
+    text = f"Since {baseline.name}, run {baseline.id}; records that both scored are paired by their ids."
+    return text if comparison.same_dataset else f"{text} The runs evaluated different data."
 
 
 def write_share(share: float | None) -> str:

@@ -611,6 +611,16 @@ FROM evals.runs r
 JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
 WHERE r.tenant_id = %(tenant)s::text AND r.id = ANY(%(ids)s::uuid[]);
 
+-- name: find_previous_run
+-- The newest run of the same name, and of the same source, that was created before a run and has a report. No lock.
+SELECT p.id
+FROM evals.runs r
+JOIN evals.runs p ON p.tenant_id = r.tenant_id AND p.name = r.name AND p.source_id IS NOT DISTINCT FROM r.source_id
+WHERE r.tenant_id = %(tenant)s::text AND r.id = %(id)s::uuid AND p.report IS NOT NULL
+  AND (p.created_at, p.id) < (r.created_at, r.id)
+ORDER BY p.created_at DESC, p.id DESC
+LIMIT 1;
+
 -- name: compare_results
 -- What changed from one run to another, per evaluator: results are paired by record and trial where both have a score.
 -- both, regressed, fixed, neither: pairs of pass/fail scores (1 and 1, 1 and 0, 0 and 1, 0 and 0). A verdict is -1 when
