@@ -400,8 +400,9 @@ GRANT EXECUTE ON FUNCTION scheduler_app.commit_without_waiting() TO evalward_app
 -- its snapshot does: one that is renewed meanwhile has not run out, and none runs out between the place and the deletion.
 --
 -- Plans are kept and walk the index in its order, may neither read a table whole nor sort it: the planner knows nothing
--- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). The commit does not wait for the disk: what a crash brings back is swept again, and the receipt, which
--- waits, comes after it. Locks: the rows. Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). The commit does not wait
+-- for the disk: what a crash brings back is swept again, and the receipt, which waits, comes after it. Locks: the rows.
+-- Raises EW001 without a tenant, EW003 for another than the transaction's.
 
 -- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
 CREATE FUNCTION scheduler_app.expire_jobs(
