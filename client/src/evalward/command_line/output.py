@@ -107,7 +107,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     cells = [
         [_INSTANT.sub(r"\1Z", text) if _INSTANT.fullmatch(text) else text for text in map(as_text, row)] for row in rows
     ]
-    whole = _find_whole_columns(cells, console.width)
+    whole = _find_whole_columns([headings, *cells], console.width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, overflow="fold", no_wrap=place in whole)
@@ -116,14 +116,15 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     console.print(table)
 
 
-def _find_whole_columns(cells: Sequence[Sequence[str]], width: int) -> set[int]:
+def _find_whole_columns(lines: Sequence[Sequence[str]], width: int) -> set[int]:
     """Return the places of the columns that are not to be broken: ids, then instants, as far as they fit."""
-    columns = list(enumerate(zip(*cells, strict=True)))
-    left = width - len(columns) * (_GAP + _ROOM)
+    columns = list(enumerate(zip(*lines, strict=True)))
+    widths = [max(map(len, texts)) for _, texts in columns]
+    left = width - sum(_GAP + min(_ROOM, widest) for widest in widths)
     whole: set[int] = set()
     for form in (_ID, _INSTANT):
-        for place, texts in columns:
-            need = max(map(len, texts)) - _ROOM
+        for place, (_, *texts) in columns:
+            need = max(0, widths[place] - _ROOM)
             if any(texts) and all(form.fullmatch(text) for text in texts if text) and need <= left:
                 whole.add(place)
                 left -= need
