@@ -267,6 +267,22 @@ def test_window_inside_a_gap_is_run_by_hand(world: World) -> None:
     assert len(world.runs()) == 1
 
 
+def test_last_windows_of_a_gap_are_run_by_hand_and_the_gap_ends_before_them(world: World) -> None:
+    world.create()
+    tick = world.last_tick()
+    world.set_cursor(tick - 200 * HOUR)
+    world.pull()
+    (gap,) = [one for one in world.windows() if one["ticks"] > 1]
+    last = datetime.fromisoformat(gap["tick"])
+    # The window before the last one has an entry when the last one gets its own.
+    for end in (last - HOUR, last):
+        reply = world.act(path_of(end - HOUR, "run"), {})
+        assert (reply.status, reply.json["state"], reply.json["ticks"]) == (202, "requested", 1)
+    (shorter,) = [one for one in world.windows() if one["ticks"] > 1]
+    assert (datetime.fromisoformat(shorter["tick"]), shorter["ticks"]) == (last - 2 * HOUR, gap["ticks"] - 2)
+    assert shorter["window"] == {"start": gap["window"]["start"], "end": shorter["tick"]}
+
+
 def test_poisoned_trace_is_passed_over_and_the_report_says_so(world: World) -> None:
     world.create()
     tick = world.last_tick()

@@ -1,9 +1,10 @@
 """The ledger of a source's windows: read it, run a window by hand, give one up."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from coordination.access import Principal
+from coordination.cron import Ticks
 from coordination.database import Transaction
 from coordination.errors import NotFoundError, WindowNotOpenError
 from coordination.http.pages import Page, decode_cursor, make_page
@@ -103,11 +104,31 @@ def _find_window(
         tick = start + config.window
     except OverflowError:
         raise NotFoundError(_NO_WINDOW) from None
-    if read_ticks(schedule).is_tick(tick):
-        gap = transaction.fetch_one(_QUERIES["is_tick_in_gap"], params | {"tick_at": tick})
+    ticks = read_ticks(schedule)
+    if ticks.is_tick(tick):
+        gap = transaction.fetch_one(_QUERIES["find_gap_of_tick"], params | {"tick_at": tick})
         if gap is not None:
+            if gap["tick_at"] == tick:
+                _shorten_gap(transaction, source_id, ticks, gap)
             return {"tick_at": tick, "window_start": start, "window_end": tick, "state": "missed_deadline"}
     raise NotFoundError(_NO_WINDOW)
+
+
+def _shorten_gap(transaction: Transaction, source_id: str, ticks: Ticks, gap: dict[str, Any]) -> None:
+    """Let a gap end before its last tick, whose entry takes the gap's place, and before others that have one."""
+    last: datetime = gap["tick_at"]
+    left: int = gap["ticks"]
+    is_taken = True
+    while is_taken and left > 1:
+        before = ticks.last_until(last - timedelta(microseconds=1))
+        assert before is not None  # noqa: S101 - a gap has as many ticks
+        last, left = before, left - 1
+        params = _of(transaction, source_id, tick_at=last)
+        is_taken = transaction.fetch_one(_QUERIES["find_window_of_tick"], params) is not None
+    if is_taken:
+        raise NotFoundError(_NO_WINDOW)
+    params = _of(transaction, source_id, tick_at=gap["tick_at"], last_tick_at=last, ticks=left)
+    transaction.submit(_QUERIES["shorten_gap"], params)
 
 
 def _read_window(transaction: Transaction, source_id: str, start: datetime) -> LedgerEntry:

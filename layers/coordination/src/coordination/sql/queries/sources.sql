@@ -135,13 +135,20 @@ WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND window_start
 ORDER BY tick_at DESC
 LIMIT 1;
 
--- name: is_tick_in_gap
--- Whether a missed tick lies in a gap that is one entry of the ledger. No lock.
-SELECT true AS is_missed
+-- name: find_gap_of_tick
+-- The entry of the gap in which a missed tick lies, named by the last tick of the gap. No lock.
+SELECT tick_at, window_start, ticks
 FROM evals.source_windows
 WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND ticks > 1 AND tick_at >= %(tick_at)s::timestamptz
   AND window_start <= %(start)s::timestamptz
 LIMIT 1;
+
+-- name: shorten_gap
+-- A gap ends with an earlier tick (last_tick_at), as its last ones have entries of their own. ticks: how many it still has,
+-- >= 1. Lock: its row.
+UPDATE evals.source_windows
+SET tick_at = %(last_tick_at)s::timestamptz, window_end = %(last_tick_at)s::timestamptz, ticks = %(ticks)s::bigint
+WHERE tenant_id = %(tenant)s::text AND source_id = %(id)s::text AND tick_at = %(tick_at)s::timestamptz AND ticks > 1;
 
 -- name: list_windows
 -- The ledger, newest tick first. state: or NULL for all; after: the last tick of the page before, or NULL. No lock.
