@@ -1685,10 +1685,15 @@ GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, u
 -- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). The commit does not wait
 -- for the disk: what a crash brings back is swept again, and the receipt, which waits, comes after it. Locks: the rows.
 -- Raises EW001 without a tenant, EW003 for another than the transaction's.
-
--- Deletes one batch of ended jobs and writes their outcomes into the history, in one statement.
-CREATE FUNCTION scheduler_app.expire_jobs(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
+--
+-- The routines are one text with the names, the age and the condition of each table in it, and what becomes of what was
+-- deleted: jobs leave their outcomes in the history, in the same statement.
+DO $make$
+DECLARE
+    template text := $template$
+-- Deletes one batch of {table}.
+CREATE FUNCTION scheduler_app.expire_{routine}(
+    {tenant}before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
     RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
     LANGUAGE plpgsql
     VOLATILE
@@ -1698,7 +1703,7 @@ CREATE FUNCTION scheduler_app.expire_jobs(
     SET enable_sort = off
 AS $$
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
+    {check}
     PERFORM scheduler_app.commit_without_waiting();
     BEGIN
         PERFORM set_config('lock_timeout', '20ms', true);
@@ -1708,51 +1713,22 @@ BEGIN
                    f.id IS NOT NULL AS is_full
             FROM (SELECT 1) AS one
             LEFT JOIN (
-                SELECT t.completed_at AS ended_at, t.id
-                FROM scheduler.jobs t
-                WHERE t.tenant_id = tenant
-                  AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
-                  AND NOT EXISTS (
-                      SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
-                  AND NOT EXISTS (
-                      SELECT 1 FROM coordination.leases l
-                      WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
-                                                 ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                        AND l.expires_at > statement_timestamp())
-                  AND (t.completed_at, t.id) < (before_at, before_id)
-                  AND (t.completed_at, t.id) > (after_at, after_id)
-                ORDER BY t.completed_at, t.id
+                SELECT {age} AS ended_at, t.id
+                FROM {table} t
+                WHERE {condition}
+                  AND ({age}, t.id) < (before_at, before_id)
+                  AND ({age}, t.id) > (after_at, after_id)
+                ORDER BY {age}, t.id
                 OFFSET batch - 1
                 LIMIT 1) AS f ON true
         ), gone AS (
-            DELETE FROM scheduler.jobs t
-            WHERE t.tenant_id = tenant
-              AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
-              AND NOT EXISTS (
-                  SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
-              AND NOT EXISTS (
-                  SELECT 1 FROM coordination.leases l
-                  WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
-                                             ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                    AND l.expires_at > statement_timestamp())
-              AND (t.completed_at, t.id) < (before_at, before_id)
-              AND (t.completed_at, t.id) > (after_at, after_id)
-              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
-                      t.created_by, t.started_at, t.completed_at
-        ), archived AS (
-            INSERT INTO scheduler.job_history AS h (
-                tenant_id, id, kind, state, dedupe_key, attempts, result, error, created_at, created_by, started_at,
-                completed_at)
-            SELECT gone.tenant_id, gone.id, gone.kind, gone.state, gone.dedupe_key, gone.attempts, gone.result, gone.error,
-                   gone.created_at, gone.created_by, gone.started_at, gone.completed_at
-            FROM gone
-            -- The job of a delivery or a sink may be opened again under its id after it was swept: the later outcome counts.
-            ON CONFLICT (tenant_id, id) DO UPDATE
-            SET state = excluded.state, attempts = excluded.attempts, result = excluded.result, error = excluded.error,
-                created_at = excluded.created_at, created_by = excluded.created_by, started_at = excluded.started_at,
-                completed_at = excluded.completed_at, archived_at = clock_timestamp()
-        )
+            DELETE FROM {table} t
+            WHERE {condition}
+              AND ({age}, t.id) < (before_at, before_id)
+              AND ({age}, t.id) > (after_at, after_id)
+              AND ({age}, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
+            RETURNING {returned}
+        ){afterwards}
         SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
         FROM edge e
         CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
@@ -1764,43 +1740,35 @@ BEGIN
     END;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
-        FROM scheduler.jobs t
-        WHERE t.tenant_id = tenant
-          AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
-          AND NOT EXISTS (
-              SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
-                                         ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-        ORDER BY t.completed_at, t.id
+        SELECT t.id, t.ctid AS place, {age} AS ended_at
+        FROM {table} t
+        WHERE {condition}
+          AND ({age}, t.id) < (before_at, before_id)
+          AND ({age}, t.id) > (after_at, after_id)
+        ORDER BY {age}, t.id
         LIMIT batch
         FOR UPDATE OF t SKIP LOCKED
     ), last AS MATERIALIZED (
         SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
     ), gone AS (
-        DELETE FROM scheduler.jobs t
+        DELETE FROM {table} t
         USING candidates c
         WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
-          AND NOT EXISTS (
-              SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
-                                         ELSE 'sink:' END || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
-                  t.created_by, t.started_at, t.completed_at
-    ), archived AS (
+          AND {condition}
+          AND ({age}, t.id) < (before_at, before_id)
+          AND ({age}, t.id) > (after_at, after_id)
+          AND ({age}, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
+        RETURNING {returned}
+    ){afterwards}
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    FROM (SELECT 1) AS one
+    LEFT JOIN last AS l ON true;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.expire_{routine} FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.expire_{routine} TO evalward_app;
+$template$;
+    archive text := $archive$, archived AS (
         INSERT INTO scheduler.job_history AS h (
             tenant_id, id, kind, state, dedupe_key, attempts, result, error, created_at, created_by, started_at,
             completed_at)
@@ -1812,701 +1780,68 @@ BEGIN
         SET state = excluded.state, attempts = excluded.attempts, result = excluded.result, error = excluded.error,
             created_at = excluded.created_at, created_by = excluded.created_by, started_at = excluded.started_at,
             completed_at = excluded.completed_at, archived_at = clock_timestamp()
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.runs.
-CREATE FUNCTION scheduler_app.expire_runs(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
+    )$archive$;
+    returned_jobs text := 't.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
+                  t.created_by, t.started_at, t.completed_at';
+    made record;
+    part record;
+    routine text;
 BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.finished_at AS ended_at, t.id
-                FROM scheduler.runs t
-                WHERE t.tenant_id = tenant
-                  AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
-                  AND (t.finished_at, t.id) < (before_at, before_id)
-                  AND (t.finished_at, t.id) > (after_at, after_id)
-                ORDER BY t.finished_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.runs t
-            WHERE t.tenant_id = tenant
-              AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
-              AND (t.finished_at, t.id) < (before_at, before_id)
-              AND (t.finished_at, t.id) > (after_at, after_id)
-              AND (t.finished_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.finished_at AS ended_at
-        FROM scheduler.runs t
-        WHERE t.tenant_id = tenant
-          AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
-          AND (t.finished_at, t.id) < (before_at, before_id)
-          AND (t.finished_at, t.id) > (after_at, after_id)
-        ORDER BY t.finished_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.runs t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL
-          AND (t.finished_at, t.id) < (before_at, before_id)
-          AND (t.finished_at, t.id) > (after_at, after_id)
-          AND (t.finished_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
+    FOR made IN
+        SELECT g.routine, g."table", g.age, g.condition,
+               CASE g.routine WHEN 'workers' THEN '' ELSE 'tenant text, ' END AS tenant,
+               CASE g.routine WHEN 'workers' THEN ''
+                              ELSE 'PERFORM scheduler_app.raise_unless_tenant(tenant);' END AS "check",
+               CASE g.routine WHEN 'jobs' THEN returned_jobs ELSE 't.id' END AS returned,
+               CASE g.routine WHEN 'jobs' THEN archive ELSE '' END AS afterwards
+        FROM (VALUES
+            ('jobs', 'scheduler.jobs', 't.completed_at',
+             $$t.tenant_id = tenant AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
+             AND NOT EXISTS (
+                 SELECT 1 FROM scheduler.triggers g WHERE g.tenant_id = t.tenant_id AND g.last_job_id = t.id)
+             AND NOT EXISTS (
+                 SELECT 1 FROM coordination.leases l
+                 WHERE l.name = CASE t.kind WHEN 'dataset_import' THEN 'import:' WHEN 'webhook_delivery' THEN 'webhook:'
+                                            ELSE 'sink:' END || t.tenant_id || ':' || t.id
+                   AND l.expires_at > statement_timestamp())$$),
+            ('runs', 'scheduler.runs', 't.finished_at',
+             $$t.tenant_id = tenant AND t.state IN ('completed', 'error', 'cancelled') AND t.finished_at IS NOT NULL$$),
+            ('graph_jobs', 'scheduler.graph_jobs', 't.updated_at',
+             $$t.tenant_id = tenant AND t.state IN ('completed', 'failed', 'canceled')$$),
+            ('policy_run_jobs', 'scheduler.policy_run_jobs', 't.updated_at',
+             $$t.tenant_id = tenant AND t.state IN ('completed', 'failed', 'cancelled')
+             AND NOT EXISTS (
+                 SELECT 1 FROM coordination.leases l
+                 WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
+                   AND l.expires_at > statement_timestamp())$$),
+            ('estate_run_queue', 'scheduler.estate_run_queue', 't.completed_at',
+             $$t.tenant_id = tenant AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
+             AND NOT EXISTS (
+                 SELECT 1 FROM coordination.leases l
+                 WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
+                   AND l.expires_at > statement_timestamp())
+             AND NOT EXISTS (
+                 SELECT 1 FROM coordination.leases l
+                 WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
+                   AND l.expires_at > statement_timestamp())$$),
+            ('pack_storage_outbox', 'packs.pack_storage_outbox', 't.published_at',
+             $$t.tenant_id = tenant AND t.published_at IS NOT NULL$$),
+            ('failure_signatures', 'scheduler.failure_signatures', 't.resolved_at',
+             $$t.tenant_id = tenant AND t.state = 'resolved' AND t.resolved_at IS NOT NULL$$),
+            ('workers', 'scheduler.workers', 't.heartbeat_at',
+             $$t.state = 'stopped' AND t.active_count = 0$$),
+            ('job_history', 'scheduler.job_history', 't.completed_at',
+             $$t.tenant_id = tenant$$)
+        ) AS g (routine, "table", age, condition)
+    LOOP
+        routine := template;
+        FOR part IN SELECT * FROM jsonb_each_text(to_jsonb(made)) LOOP
+            routine := replace(routine, '{' || part.key || '}', part.value);
+        END LOOP;
+        EXECUTE routine;
+    END LOOP;
 END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_runs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_runs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.graph_jobs.
-CREATE FUNCTION scheduler_app.expire_graph_jobs(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.updated_at AS ended_at, t.id
-                FROM scheduler.graph_jobs t
-                WHERE t.tenant_id = tenant
-                  AND t.state IN ('completed', 'failed', 'canceled')
-                  AND (t.updated_at, t.id) < (before_at, before_id)
-                  AND (t.updated_at, t.id) > (after_at, after_id)
-                ORDER BY t.updated_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.graph_jobs t
-            WHERE t.tenant_id = tenant
-              AND t.state IN ('completed', 'failed', 'canceled')
-              AND (t.updated_at, t.id) < (before_at, before_id)
-              AND (t.updated_at, t.id) > (after_at, after_id)
-              AND (t.updated_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
-        FROM scheduler.graph_jobs t
-        WHERE t.tenant_id = tenant
-          AND t.state IN ('completed', 'failed', 'canceled')
-          AND (t.updated_at, t.id) < (before_at, before_id)
-          AND (t.updated_at, t.id) > (after_at, after_id)
-        ORDER BY t.updated_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.graph_jobs t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.state IN ('completed', 'failed', 'canceled')
-          AND (t.updated_at, t.id) < (before_at, before_id)
-          AND (t.updated_at, t.id) > (after_at, after_id)
-          AND (t.updated_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_graph_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_graph_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.policy_run_jobs.
-CREATE FUNCTION scheduler_app.expire_policy_run_jobs(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.updated_at AS ended_at, t.id
-                FROM scheduler.policy_run_jobs t
-                WHERE t.tenant_id = tenant
-                  AND t.state IN ('completed', 'failed', 'cancelled')
-                  AND NOT EXISTS (
-                      SELECT 1 FROM coordination.leases l
-                      WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > statement_timestamp())
-                  AND (t.updated_at, t.id) < (before_at, before_id)
-                  AND (t.updated_at, t.id) > (after_at, after_id)
-                ORDER BY t.updated_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.policy_run_jobs t
-            WHERE t.tenant_id = tenant
-              AND t.state IN ('completed', 'failed', 'cancelled')
-              AND NOT EXISTS (
-                  SELECT 1 FROM coordination.leases l
-                  WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > statement_timestamp())
-              AND (t.updated_at, t.id) < (before_at, before_id)
-              AND (t.updated_at, t.id) > (after_at, after_id)
-              AND (t.updated_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.updated_at AS ended_at
-        FROM scheduler.policy_run_jobs t
-        WHERE t.tenant_id = tenant
-          AND t.state IN ('completed', 'failed', 'cancelled')
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.updated_at, t.id) < (before_at, before_id)
-          AND (t.updated_at, t.id) > (after_at, after_id)
-        ORDER BY t.updated_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.policy_run_jobs t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.state IN ('completed', 'failed', 'cancelled')
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'shard:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.updated_at, t.id) < (before_at, before_id)
-          AND (t.updated_at, t.id) > (after_at, after_id)
-          AND (t.updated_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_policy_run_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_policy_run_jobs(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.estate_run_queue.
-CREATE FUNCTION scheduler_app.expire_estate_run_queue(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.completed_at AS ended_at, t.id
-                FROM scheduler.estate_run_queue t
-                WHERE t.tenant_id = tenant
-                  AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
-                  AND NOT EXISTS (
-                      SELECT 1 FROM coordination.leases l
-                      WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > statement_timestamp())
-                  AND NOT EXISTS (
-                      SELECT 1 FROM coordination.leases l
-                      WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                        AND l.expires_at > statement_timestamp())
-                  AND (t.completed_at, t.id) < (before_at, before_id)
-                  AND (t.completed_at, t.id) > (after_at, after_id)
-                ORDER BY t.completed_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.estate_run_queue t
-            WHERE t.tenant_id = tenant
-              AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
-              AND NOT EXISTS (
-                  SELECT 1 FROM coordination.leases l
-                  WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > statement_timestamp())
-              AND NOT EXISTS (
-                  SELECT 1 FROM coordination.leases l
-                  WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                    AND l.expires_at > statement_timestamp())
-              AND (t.completed_at, t.id) < (before_at, before_id)
-              AND (t.completed_at, t.id) > (after_at, after_id)
-              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
-        FROM scheduler.estate_run_queue t
-        WHERE t.tenant_id = tenant
-          AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-        ORDER BY t.completed_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.estate_run_queue t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.acknowledged_at IS NOT NULL AND t.outcome IS NOT NULL AND t.completed_at IS NOT NULL
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'run:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND NOT EXISTS (
-              SELECT 1 FROM coordination.leases l
-              WHERE l.name = 'finish:' || t.tenant_id || ':' || t.id
-                AND l.expires_at > statement_timestamp())
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_estate_run_queue(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_estate_run_queue(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of packs.pack_storage_outbox.
-CREATE FUNCTION scheduler_app.expire_pack_storage_outbox(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.published_at AS ended_at, t.id
-                FROM packs.pack_storage_outbox t
-                WHERE t.tenant_id = tenant
-                  AND t.published_at IS NOT NULL
-                  AND (t.published_at, t.id) < (before_at, before_id)
-                  AND (t.published_at, t.id) > (after_at, after_id)
-                ORDER BY t.published_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM packs.pack_storage_outbox t
-            WHERE t.tenant_id = tenant
-              AND t.published_at IS NOT NULL
-              AND (t.published_at, t.id) < (before_at, before_id)
-              AND (t.published_at, t.id) > (after_at, after_id)
-              AND (t.published_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.published_at AS ended_at
-        FROM packs.pack_storage_outbox t
-        WHERE t.tenant_id = tenant
-          AND t.published_at IS NOT NULL
-          AND (t.published_at, t.id) < (before_at, before_id)
-          AND (t.published_at, t.id) > (after_at, after_id)
-        ORDER BY t.published_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM packs.pack_storage_outbox t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.published_at IS NOT NULL
-          AND (t.published_at, t.id) < (before_at, before_id)
-          AND (t.published_at, t.id) > (after_at, after_id)
-          AND (t.published_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_pack_storage_outbox(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_pack_storage_outbox(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.failure_signatures.
-CREATE FUNCTION scheduler_app.expire_failure_signatures(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.resolved_at AS ended_at, t.id
-                FROM scheduler.failure_signatures t
-                WHERE t.tenant_id = tenant
-                  AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
-                  AND (t.resolved_at, t.id) < (before_at, before_id)
-                  AND (t.resolved_at, t.id) > (after_at, after_id)
-                ORDER BY t.resolved_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.failure_signatures t
-            WHERE t.tenant_id = tenant
-              AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
-              AND (t.resolved_at, t.id) < (before_at, before_id)
-              AND (t.resolved_at, t.id) > (after_at, after_id)
-              AND (t.resolved_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.resolved_at AS ended_at
-        FROM scheduler.failure_signatures t
-        WHERE t.tenant_id = tenant
-          AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
-          AND (t.resolved_at, t.id) < (before_at, before_id)
-          AND (t.resolved_at, t.id) > (after_at, after_id)
-        ORDER BY t.resolved_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.failure_signatures t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND t.state = 'resolved' AND t.resolved_at IS NOT NULL
-          AND (t.resolved_at, t.id) < (before_at, before_id)
-          AND (t.resolved_at, t.id) > (after_at, after_id)
-          AND (t.resolved_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_failure_signatures(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_failure_signatures(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.workers.
-CREATE FUNCTION scheduler_app.expire_workers(
-    before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.heartbeat_at AS ended_at, t.id
-                FROM scheduler.workers t
-                WHERE t.state = 'stopped' AND t.active_count = 0
-                  AND (t.heartbeat_at, t.id) < (before_at, before_id)
-                  AND (t.heartbeat_at, t.id) > (after_at, after_id)
-                ORDER BY t.heartbeat_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.workers t
-            WHERE t.state = 'stopped' AND t.active_count = 0
-              AND (t.heartbeat_at, t.id) < (before_at, before_id)
-              AND (t.heartbeat_at, t.id) > (after_at, after_id)
-              AND (t.heartbeat_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.heartbeat_at AS ended_at
-        FROM scheduler.workers t
-        WHERE t.state = 'stopped' AND t.active_count = 0
-          AND (t.heartbeat_at, t.id) < (before_at, before_id)
-          AND (t.heartbeat_at, t.id) > (after_at, after_id)
-        ORDER BY t.heartbeat_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.workers t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.state = 'stopped' AND t.active_count = 0
-          AND (t.heartbeat_at, t.id) < (before_at, before_id)
-          AND (t.heartbeat_at, t.id) > (after_at, after_id)
-          AND (t.heartbeat_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_workers(timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_workers(timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
-
--- Deletes one batch of scheduler.job_history.
-CREATE FUNCTION scheduler_app.expire_job_history(
-    tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
-    LANGUAGE plpgsql
-    VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET enable_sort = off
-AS $$
-BEGIN
-    PERFORM scheduler_app.raise_unless_tenant(tenant);
-    PERFORM scheduler_app.commit_without_waiting();
-    BEGIN
-        PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT t.completed_at AS ended_at, t.id
-                FROM scheduler.job_history t
-                WHERE t.tenant_id = tenant
-                  AND (t.completed_at, t.id) < (before_at, before_id)
-                  AND (t.completed_at, t.id) > (after_at, after_id)
-                ORDER BY t.completed_at, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM scheduler.job_history t
-            WHERE t.tenant_id = tenant
-              AND (t.completed_at, t.id) < (before_at, before_id)
-              AND (t.completed_at, t.id) > (after_at, after_id)
-              AND (t.completed_at, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING t.id
-        )
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
-        RETURN;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
-            NULL;
-    END;
-    RETURN QUERY
-    WITH candidates AS MATERIALIZED (
-        SELECT t.id, t.ctid AS place, t.completed_at AS ended_at
-        FROM scheduler.job_history t
-        WHERE t.tenant_id = tenant
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-        ORDER BY t.completed_at, t.id
-        LIMIT batch
-        FOR UPDATE OF t SKIP LOCKED
-    ), last AS MATERIALIZED (
-        SELECT c.ended_at, c.id FROM candidates c ORDER BY c.ended_at DESC, c.id DESC LIMIT 1
-    ), gone AS (
-        DELETE FROM scheduler.job_history t
-        USING candidates c
-        WHERE t.ctid = c.place
-          AND t.tenant_id = tenant
-          AND (t.completed_at, t.id) < (before_at, before_id)
-          AND (t.completed_at, t.id) > (after_at, after_id)
-          AND (t.completed_at, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
-        RETURNING t.id
-    )
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
-    FROM (SELECT 1) AS one
-    LEFT JOIN last AS l ON true;
-END
-$$;
-REVOKE ALL ON FUNCTION scheduler_app.expire_job_history(text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.expire_job_history(text, timestamptz, uuid, timestamptz, uuid, integer) TO evalward_app;
+$make$;
 
 -- What each sweep of the keeper did; the newest 90 are kept. Holds no tenant but the one the next sweep goes on after.
 CREATE TABLE scheduler.sweep_receipts (
