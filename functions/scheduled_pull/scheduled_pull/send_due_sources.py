@@ -19,13 +19,18 @@ def send_due_sources(environment: Environment, deadline: Deadline) -> int:
     """Send due sources as the leader, batch after batch, until there are none or the time is over.
 
     Idle sources cost one statement that writes nothing, however many there are. The leader lease covers the choice of a
-    batch, which is one transaction: a pulse that dies leaves no lease behind, and one that finds another leader gets no
-    rows. Messages go after the commit, so that none goes twice.
+    batch, which is one transaction: a pulse that dies leaves no lease behind, and one that meets another waits for its
+    commit. Messages go after the commit, so that none goes twice.
 
     Returns
     -------
     int
         How many messages were sent.
+
+    Raises
+    ------
+    DatabaseUnavailableError
+        No connection, or another leader is stuck for longer than the lock time-out; the next minute tries again.
     """
     params = {
         "batch_size": _BATCH_SIZE,
