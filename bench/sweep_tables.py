@@ -2,7 +2,7 @@
 
 Rows of `scheduler.graph_jobs`, in bands of an hour; band after band goes, by turns through the keeper's own scope sweep
 (batches of 1,000, each a transaction) and in one statement, each on a vacuumed table, so that neither walks over what
-the other has left dead. Beside it: latencies of a batch, a writer that goes on meanwhile, and how long the doctor takes.
+the other has left dead. Beside it: latencies of a batch, a writer that goes on meanwhile, how long the doctor takes.
 `EVALWARD_BENCH_ROWS=1000000` measures that size only.
 """
 
