@@ -303,6 +303,10 @@ class Comparison(ResponseModel):
     not_compared: list[NotCompared]
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Report(ResponseModel):
     """The report of a finished run."""
 
@@ -327,8 +331,10 @@ class Report(ResponseModel):
     created_at: str | None
     started_at: str | None
     finished_at: str | None
+    # Left out when there is none: sinks keep the report as it was when the run ended, and this is the same one.
     comparison: Annotated[
-        Comparison | None, Field(description="what moved since the baseline; null when none was asked for or found")
+        Comparison | None,
+        Field(description="what moved since the baseline, if one was asked for and found", exclude_if=_is_none),
     ] = None
 
 
