@@ -179,6 +179,16 @@ def test_fault_in_a_member_of_a_union_is_named_without_the_member() -> None:
     assert [fault["pointer"] for fault in caught.value.errors] == ["/pets/1/lives", "/pets/2/lives", "/pets/3/x"]
 
 
+@pytest.mark.parametrize("value", ['"never"', "1.5", "null", '["x"]'])
+def test_value_that_is_no_member_of_a_union_is_named_without_the_members(value: str) -> None:
+    class Compared(RequestModel):
+        baselines: list[UUID | Literal["previous"]]
+
+    with pytest.raises(InvalidRequestError, match=r"to correct at /baselines/0\.$") as caught:
+        read_body(request(f'{{"baselines": [{value}]}}'.encode()), Compared)
+    assert {fault["pointer"] for fault in caught.value.errors} == {"/baselines/0"}
+
+
 def test_body_that_is_not_utf_8_says_where() -> None:
     with pytest.raises(InvalidRequestError, match="byte 3"):
         read_body(request(b'{"\xff'), Body)

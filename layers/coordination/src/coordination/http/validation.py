@@ -96,17 +96,20 @@ def json_pointer(location: Sequence[str | int]) -> str:
 
 
 def _place(location: Sequence[str | int], value: Any) -> list[str | int]:
-    # pydantic adds parts that stand nowhere in the body: the tag of a union's member, and a mark for a fault in a name.
+    # pydantic adds parts that stand nowhere in the value: the tag of a union, and a mark for a fault in a name.
     place: list[str | int] = []
     for number, part in enumerate(location, start=1):
-        fields: Any = cast("dict[str | int, Any]", value) if isinstance(value, dict) else {}
-        if (number == len(location) and part == "[key]") or (number < len(location) and fields and part not in fields):
-            continue
-        place.append(part)
-        if isinstance(value, list) and isinstance(part, int):
+        if isinstance(value, dict):
+            fields = cast("dict[str | int, Any]", value)
+            # The last one may be a field that is missing.
+            if part not in fields and (number < len(location) or part == "[key]"):
+                continue
+            value = fields.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
             value = cast("list[Any]", value)[part]
         else:
-            value = fields.get(part)
+            continue
+        place.append(part)
     return place
 
 
