@@ -17,6 +17,7 @@ from coordination.errors import (
     UnsupportedMediaTypeError,
 )
 from coordination.http.request import Request
+from coordination.text_rules import explain_pattern
 
 MAX_JSON_BYTES = 1024 * 1024
 _MAX_FAULTS = 20
@@ -126,7 +127,8 @@ def _explain(detail: Mapping[str, Any]) -> str:
         case "too_long":
             return f"takes at most {_count_items(detail['ctx']['max_length'])}"
         case "string_pattern_mismatch":
-            return f"must match {detail['ctx']['pattern']}"
+            pattern: str = detail["ctx"]["pattern"]
+            return explain_pattern(pattern) or f"must match {pattern}"
         case _:
             message: str = detail["msg"]
             return message[:1].lower() + message[1:]
