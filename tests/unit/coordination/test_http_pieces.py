@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from coordination.clock import format_instant
+from coordination.clock import format_instant, read_instant
 from coordination.errors import Fault, InvalidCursorError, InvalidRequestError, ProblemError, UnauthenticatedError
 from coordination.http.operation import path_pattern
 from coordination.http.pages import decode_cursor, encode_cursor, make_page, read_number, read_text
@@ -125,3 +125,67 @@ def test_path_pattern_takes_one_segment_per_parameter() -> None:
 def test_instants_are_written_in_utc_with_z() -> None:
     instant = datetime(2026, 1, 1, 2, 0, 0, 5, tzinfo=timezone(timedelta(hours=2)))
     assert format_instant(instant) == "2026-01-01T00:00:00.000005Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-11-30T02:00:00Z", datetime(2026, 11, 30, 2, tzinfo=UTC)),
+        ("2026-11-30t02:00:00z", datetime(2026, 11, 30, 2, tzinfo=UTC)),
+        ("2026-11-30T02:00:00-00:00", datetime(2026, 11, 30, 2, tzinfo=UTC)),
+        ("2026-11-30T02:00:00+23:59", datetime(2026, 11, 29, 2, 1, tzinfo=UTC)),
+        ("2026-11-30T02:00:00.5Z", datetime(2026, 11, 30, 2, 0, 0, 500_000, tzinfo=UTC)),
+        ("2026-11-30T02:00:00.000001-01:30", datetime(2026, 11, 30, 3, 30, 0, 1, tzinfo=UTC)),
+        ("2024-02-29T23:59:59Z", datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC)),
+        ("0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_instant_of_rfc_3339_is_read_in_utc(text: str, instant: datetime) -> None:
+    found = read_instant(text)
+    assert (found, found.tzinfo) == (instant, UTC)
+    assert read_instant(format_instant(found)) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-30T02:00Z",
+        "2026-11-30T02Z",
+        "2026-11-30T02:00:00",
+        "2026-11-30 02:00:00Z",
+        "2026-11-30_02:00:00Z",
+        "2026-11-30T02:00:00 00:00",
+        "2026-11-30T02:00:00+01",
+        "2026-11-30T02:00:00+0100",
+        "2026-11-30T02:00:00+24:00",
+        "2026-11-30T02:00:00+01:60",
+        "2026-11-30T02:00:00+01:00:30",
+        "2026-11-30T02:00:00\N{MINUS SIGN}01:00",
+        "2026-11-30T02:00:00,5Z",
+        "2026-11-30T02:00:00.Z",
+        "2026-11-30T02:00:00.0000001Z",
+        "20261130T020000Z",
+        "2026-W49-1T02:00:00Z",
+        "2026-334T02:00:00Z",
+        "2026-02-29T02:00:00Z",
+        "2026-11-30T24:00:00Z",
+        "2026-11-30T02:60:00Z",
+        "2026-12-31T23:59:60Z",
+        "0000-01-01T00:00:00Z",
+        "+2026-11-30T02:00:00Z",
+        "2026-11-30T02:00:00Z\n",
+        " 2026-11-30T02:00:00Z",
+        "\N{FULLWIDTH DIGIT TWO}026-11-30T02:00:00Z",
+        "now",
+        "",
+    ],
+)
+def test_anything_else_is_no_instant_and_is_told_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match=r"RFC 3339, such as 2026-11-30T02:00:00Z"):
+        read_instant(text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"])
+def test_instant_whose_year_in_utc_has_no_four_digits_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        read_instant(text)

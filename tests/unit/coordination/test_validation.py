@@ -65,6 +65,9 @@ def test_body_over_its_limit_is_refused_before_it_is_read() -> None:
         ('{"name": "a", "at": "2026-01-01T00:00:00"}', ["/at"]),
         ('{"name": "a", "at": "2026-01-01"}', ["/at"]),
         ('{"name": "a", "at": "2026"}', ["/at"]),
+        ('{"name": "a", "at": "2026-01-01T00:00Z"}', ["/at"]),
+        ('{"name": "a", "at": "2026-01-01 00:00:00Z"}', ["/at"]),
+        ('{"name": "a", "at": "2026-01-01_00:00:00Z"}', ["/at"]),
         ('{"name": "a", "at": "-62135596800.5"}', ["/at"]),
         ('{"name": "a", "at": 1767225600}', ["/at"]),
         ('{"name": "a", "at": 1767225600.5}', ["/at"]),
@@ -198,6 +201,13 @@ def test_instant_is_kept_in_utc() -> None:
     body = read_body(request(b'{"name": "a", "at": "2026-01-01T02:00:00+02:00"}'), Body)
     assert body.at is not None
     assert body.at.isoformat() == "2026-01-01T00:00:00+00:00"
+
+
+def test_instant_in_another_form_is_told_an_example() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_body(request(b'{"name": "a", "at": "2026-01-01 00:00Z"}'), Body)
+    assert [fault["pointer"] for fault in caught.value.errors] == ["/at"]
+    assert "RFC 3339, such as 2026-11-30T02:00:00Z" in caught.value.errors[0]["message"]
 
 
 def test_query_is_read_from_text() -> None:

@@ -1,9 +1,10 @@
 """The ledger of a source's windows: read it, run a window by hand, give one up."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from coordination.access import Principal
+from coordination.clock import read_instant
 from coordination.cron import Ticks
 from coordination.database import Transaction
 from coordination.errors import NotFoundError, WindowNotOpenError
@@ -146,12 +147,9 @@ def _read_start(text: str) -> datetime:
         It is no instant.
     """
     try:
-        instant = datetime.fromisoformat(text)
-        if instant.tzinfo is None:
-            raise NotFoundError("A window is named by its start in RFC 3339 with its zone: 2026-11-30T02:00:00Z.")
-        return instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise NotFoundError("A window is named by its start in RFC 3339: 2026-11-30T02:00:00Z.") from None
+        return read_instant(text)
+    except ValueError as error:
+        raise NotFoundError(f"A window is named by its start, which {error}.") from None
 
 
 def _of(transaction: Transaction, source_id: str, **params: Any) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from coordination.access import PROJECT_ID
+from coordination.clock import read_instant
 
 
-def _is_no_number(value: Any) -> Any:
-    # Seconds since 1970 would be taken too, and `2026` for one of them.
-    if isinstance(value, int | float) or (isinstance(value, str) and ":" not in value):
-        raise ValueError("must be an instant in RFC 3339, such as 2026-11-30T02:00:00Z")
-    return value
+def _read_text(value: Any) -> datetime:
+    # The database hands over instants, callers text; a number of theirs is not taken for seconds since 1970.
+    if isinstance(value, datetime):
+        return value
+    return read_instant(value if isinstance(value, str) else "")
 
 
 def _in_utc(instant: datetime) -> datetime:
@@ -23,7 +24,7 @@ def _in_utc(instant: datetime) -> datetime:
 
 
 # Not strict: after a look at it, the text of a body is no longer one of JSON, which alone strict fields take.
-type Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_no_number), AfterValidator(_in_utc)]
+type Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_read_text), AfterValidator(_in_utc)]
 """RFC 3339 in UTC with `Z`, whatever the time zone of the database session."""
 
 type ProjectId = Annotated[str, Field(pattern=PROJECT_ID, description="project id", examples=["demo"])]
