@@ -386,7 +386,7 @@ def test_probe_leaves_a_receipt(world: FreshDatabase, monkeypatch: pytest.Monkey
     environment = make_environment(settings, SentMessages(), Objects(BUCKET), Secrets())
     monkeypatch.setattr(capacity_probe.handler, "load_environment", lambda: environment)
 
-    feed("capacity_probe.hourly")
+    feed("capacity_probe.pulse")
     environment.database.close()
 
     assert world.look_up("SELECT count(*) FROM scheduler.capacity_probe_receipt") == 1

@@ -240,6 +240,12 @@ def test_the_pulse_is_found_by_its_event_name_and_fires_every_minute() -> None:
     assert Schedule(logical_id, schedule["Name"], "PulseSchedule", expression, "f", None, "aws.scheduler").arn
 
 
+@pytest.mark.parametrize("pulse", ["KeeperPulse", "CapacityProbePulse"])
+def test_what_computes_its_due_time_is_pulsed_within_minutes_of_a_deployment(pulse: str) -> None:
+    (logical_id,) = [key for key, name in TEMPLATE.event_names.items() if name == pulse]
+    assert properties_of(logical_id)["ScheduleExpression"] == "rate(5 minutes)"
+
+
 def test_each_route_calls_its_function() -> None:
     routes = {
         f"{method} {path}": operation["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"]

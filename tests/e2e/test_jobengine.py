@@ -178,7 +178,7 @@ def test_every_operational_table_is_filled_by_the_bundle_and_swept_by_its_schedu
         summary = client.expect(200, "GET", f"/v1/projects/{project}/sources/{source}/summary")
         assert (summary["last_tick"] is not None) == (source in left), summary
 
-    client.fire("CapacityProbeHourly")
+    client.fire("CapacityProbePulse")
     checks = ask_doctor(client)
     retention = checks["doctor.jobengine.retention.terminal-budgets"]["evidence"]
     assert {table: told["expired_rows"] for table, told in retention["tables"].items()} == dict.fromkeys(

@@ -1,1 +1,1 @@
-"""Hourly probe: sizes of the database and of the registered tables."""
+"""Probe, pulsed, of what is measured hourly: sizes of the database and of the registered tables."""

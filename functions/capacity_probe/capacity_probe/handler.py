@@ -13,5 +13,5 @@ logger = Logger()
 
 @logger.inject_lambda_context(clear_state=True)
 def lambda_handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
-    """Measure unless it was done within the hour; an event that comes late, twice or never changes nothing."""
+    """Measure if it is due, which the database says; a pulse that is late, doubled or lost changes nothing."""
     return measure_capacity(load_environment())

@@ -13,8 +13,9 @@ _QUERIES = load_queries("jobengine")
 _LEASE_NAME = "capacity-probe"
 _LEASE_SECONDS = 60
 _KEPT_RECEIPTS = 90
-# Events come hourly, give or take: two in one hour leave one receipt.
-_PAUSE_SECONDS = 30 * 60
+# From one measurement to the next. Pulses come more often: a database without a receipt, as that of a new deployment,
+# and a table without a size, as after an upgrade, wait for the next one only.
+_INTERVAL_SECONDS = 3600
 
 
 def measure_capacity(environment: Environment) -> dict[str, int]:
@@ -50,5 +51,6 @@ def measure_capacity(environment: Environment) -> dict[str, int]:
 
 
 def _is_due(environment: Environment) -> bool:
-    row = environment.database.fetch_one(_QUERIES["find_due_probe"], {"seconds": _PAUSE_SECONDS})
+    params = {"seconds": _INTERVAL_SECONDS, "tables": list(CAPACITY_ENTRIES)}
+    row = environment.database.fetch_one(_QUERIES["find_due_probe"], params)
     return bool(row and row["is_due"])

@@ -53,8 +53,10 @@ def tell_health(client: StackClient, say: Callable[[str], None]) -> Table:
     KeeperStoryError
         A check of JobEngine is not healthy.
     """
-    measured = client.fire("CapacityProbeHourly")
-    say(f"CapacityProbeHourly: {measured['measured']} tables measured, {measured['database_bytes']:,} bytes in all")
+    measured = client.fire("CapacityProbePulse")
+    # The stack's own pulse may have been first.
+    sizes = f", {measured['database_bytes']:,} bytes in all" if measured["measured"] else ": the receipt is fresh"
+    say(f"CapacityProbePulse: {measured['measured']} tables measured{sizes}")
     checks = _ask(client)
     say(f"GET {_PATH}:")
     table = Table(box=SIMPLE, pad_edge=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from api.doctor.check_capacity import check_capacity
 from capacity_probe.measure_capacity import measure_capacity
 from coordination.environment import Environment
 from coordination.jobengine.registry import CAPACITY_ENTRIES
@@ -48,11 +49,42 @@ def test_double_and_concurrent_events_leave_one_receipt(
     assert database.look_up(RECEIPTS) == 1
 
 
-def test_probe_measures_again_an_hour_later(owner: Callable[[], Environment], database: FreshDatabase) -> None:
+def test_first_pulse_of_a_deployment_makes_its_check_healthy(
+    owner: Callable[[], Environment], environment: Environment
+) -> None:
+    assert check_capacity(environment).status == "unhealthy"
+    measure_capacity(owner())
+    assert check_capacity(environment).status == "healthy"
+
+
+@pytest.mark.parametrize(("age", "measured"), [("59 min", 0), ("60 min", 10)])
+def test_probe_measures_hourly(
+    owner: Callable[[], Environment], database: FreshDatabase, age: str, measured: int
+) -> None:
     environment = owner()
     measure_capacity(environment)
-    database.look("UPDATE scheduler.capacity_probe_receipt SET measured_at = measured_at - interval '1 hour'")
+    database.look(
+        "UPDATE scheduler.capacity_probe_receipt SET measured_at = measured_at - %(age)s::interval", {"age": age}
+    )
+    assert measure_capacity(environment)["measured"] == measured
+
+
+def test_table_that_a_deployment_adds_is_measured_by_the_next_pulse(
+    owner: Callable[[], Environment], database: FreshDatabase
+) -> None:
+    environment = owner()
+    measure_capacity(environment)
+    database.look("UPDATE scheduler.capacity_probe_receipt SET entries = entries - 'packs.packs'")
     assert measure_capacity(environment)["measured"] == 10
+
+
+def test_table_that_is_not_there_is_no_reason_to_measure_at_each_pulse(
+    owner: Callable[[], Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capacity_probe.measure_capacity.CAPACITY_ENTRIES", (*CAPACITY_ENTRIES, "scheduler.gone"))
+    environment = owner()
+    assert measure_capacity(environment)["measured"] == 10
+    assert measure_capacity(environment)["measured"] == 0
 
 
 def test_newest_ninety_receipts_are_kept_by_time_and_id(

@@ -254,7 +254,7 @@ def test_no_receipt_of_the_probe_asks_for_a_pause(examine: Examine, database: Fr
     database.look("DELETE FROM scheduler.capacity_probe_receipt")
     check = examine(CAPACITY)
     assert (check["status"], check["evidence"]["pause_required"]) == ("unhealthy", True)
-    assert "within an hour" in check["remediation"]
+    assert "within five minutes" in check["remediation"]
 
 
 def test_stale_receipt_asks_for_a_pause(examine: Examine, database: FreshDatabase) -> None:

@@ -15,8 +15,8 @@ _REMEDIATION = (
     "receipt, look at the function capacity_probe. See docs/runbook.md."
 )
 _FIRST_REMEDIATION = (
-    "A fresh deployment is measured within an hour. When it is older, look at the log and the schedule of the function "
-    "capacity_probe. See docs/runbook.md."
+    "A fresh deployment is measured by the next pulse, within five minutes. When it is older, look at the log and the "
+    "schedule of the function capacity_probe. See docs/runbook.md."
 )
 
 

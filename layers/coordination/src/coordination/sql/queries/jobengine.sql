@@ -190,10 +190,14 @@ ORDER BY r.measured_at DESC, r.id DESC
 LIMIT 1;
 
 -- name: find_due_probe
--- Whether the sizes are to be measured: not again within seconds (> 0) of the last time. No lock.
+-- Whether the sizes are to be measured: no receipt of the last seconds (> 0) has all of tables (schema.table) that are
+-- there. No lock.
 SELECT NOT EXISTS (
     SELECT 1 FROM scheduler.capacity_probe_receipt r
-    WHERE r.measured_at > clock_timestamp() - make_interval(secs => %(seconds)s::integer)) AS is_due;
+    WHERE r.measured_at > clock_timestamp() - make_interval(secs => %(seconds)s::integer)
+      AND NOT EXISTS (
+          SELECT 1 FROM unnest(%(tables)s::text[]) AS t (name)
+          WHERE to_regclass(t.name) IS NOT NULL AND NOT r.entries ? t.name)) AS is_due;
 
 -- name: insert_capacity_receipt
 -- Measure the database and the tables that are there, with their indexes and TOAST, in bytes. tables: schema.table. By the
