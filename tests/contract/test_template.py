@@ -1,12 +1,15 @@
 """The template holds what the deployment relies on: limits, permissions, secrets, one entry per function."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from coordination.ports.client_configs import make_message_config, make_service_config
 from evalward_local.resources import Schedule
 from evalward_local.schedule_expressions import parse_schedule_expression
 from evalward_local.template import Template, read_template
+from scheduled_pull.pull_source import LEASE_SECONDS, PULL_SECONDS
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEMPLATE = read_template(PROJECT / "template.yaml")
@@ -244,6 +247,25 @@ def test_the_pulse_is_found_by_its_event_name_and_fires_every_minute() -> None:
 def test_what_computes_its_due_time_is_pulsed_within_minutes_of_a_deployment(pulse: str) -> None:
     (logical_id,) = [key for key, name in TEMPLATE.event_names.items() if name == pulse]
     assert properties_of(logical_id)["ScheduleExpression"] == "rate(5 minutes)"
+
+
+@pytest.mark.parametrize(("make_config", "sent_after_seconds"), [(make_service_config, 1), (make_message_config, 0)])
+def test_call_that_meets_silence_ends_before_the_shortest_function(
+    make_config: Callable[[], Any], sent_after_seconds: int
+) -> None:
+    config = make_config()
+    tries: int = config.retries["total_max_attempts"]
+    # Between two tries botocore waits for up to 1, 2, 4, ... seconds.
+    call_seconds = tries * (sent_after_seconds + config.read_timeout) + 2 ** (tries - 1) - 1
+    # A name with two addresses, as an endpoint in two zones has.
+    connection_seconds = tries * 2 * config.connect_timeout + 2 ** (tries - 1) - 1
+    assert max(call_seconds, connection_seconds) < min(properties_of(name)["Timeout"] for name in FUNCTIONS)
+
+
+def test_pull_that_meets_silence_at_its_end_ends_before_its_function_and_that_before_its_lease() -> None:
+    timeout = properties_of("ScheduledPullFunction")["Timeout"]
+    config: Any = make_service_config()
+    assert PULL_SECONDS + config.retries["total_max_attempts"] * (1 + config.read_timeout) + 3 < timeout < LEASE_SECONDS
 
 
 def test_each_route_calls_its_function() -> None:

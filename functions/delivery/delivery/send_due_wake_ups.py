@@ -12,7 +12,8 @@ logger = Logger(child=True)
 
 _QUERIES = load_queries("wake_ups")
 _BATCH_SIZE = 500
-_SPARE_SECONDS = 10.0
+# What four queues that are silent may take, and the answer to Lambda.
+_SPARE_SECONDS = 30.0
 # Beyond it the figure says no more than "far too much", and counting would cost the more the worse it is.
 _COUNTED_AT_MOST = 10_000
 

@@ -27,8 +27,8 @@ logger = Logger(child=True)
 
 LEASE_SECONDS = 120
 PULL_SECONDS = 90.0
-# What the last transaction and the answer to Lambda may take.
-_SPARE_SECONDS = 10.0
+# What a bucket that is silent, the last transaction and the answer to Lambda may take.
+_SPARE_SECONDS = 28.0
 
 
 def pull_source(environment: Environment, project: str, source_id: str, deadline: Deadline) -> None:

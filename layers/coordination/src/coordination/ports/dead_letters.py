@@ -3,6 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from coordination.ports.client_configs import make_message_config
+
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
@@ -14,7 +16,7 @@ class DeadLetters:
     def _client(self) -> "SQSClient":
         import boto3
 
-        return boto3.client("sqs")
+        return boto3.client("sqs", config=make_message_config())
 
     def count(self, url: str) -> int:
         """Return about how many messages the queue holds, those that someone looks at included.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from coordination.ports.client_configs import make_message_config
+
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
@@ -24,7 +26,7 @@ class EventBus:
     def _client(self) -> "EventBridgeClient":
         import boto3
 
-        return boto3.client("events")
+        return boto3.client("events", config=make_message_config())
 
     def put(self, detail_type: str, detail: Mapping[str, Any], at: datetime) -> None:
         """Put one event; at least once, so `detail` holds an `id` by which receivers tell repeats.

@@ -4,7 +4,8 @@ from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from coordination.ports.remote_calls import CallFailedError, make_config
+from coordination.ports.client_configs import make_caller_config
+from coordination.ports.remote_calls import CallFailedError
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -25,7 +26,7 @@ _PASSING = frozenset(
 def _make_client(timeout_seconds: float) -> "LambdaClient":
     import boto3
 
-    return boto3.client("lambda", config=make_config(timeout_seconds))
+    return boto3.client("lambda", config=make_caller_config(timeout_seconds))
 
 
 class Functions:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coordination.ports.remote_calls import CallFailedError, make_config
+from coordination.ports.client_configs import make_caller_config
+from coordination.ports.remote_calls import CallFailedError
 
 _PASSING = frozenset(
     {
@@ -44,7 +45,7 @@ def _make_client(timeout_seconds: float) -> Any:
     import boto3
 
     make: Any = boto3.client
-    return make("bedrock-runtime", config=make_config(timeout_seconds))
+    return make("bedrock-runtime", config=make_caller_config(timeout_seconds))
 
 
 class LanguageModels:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from coordination.errors import StorageUnavailableError
+from coordination.ports.client_configs import make_service_config
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -65,7 +66,7 @@ class Objects:
         from botocore.config import Config
 
         # Presigned URLs bind headers only with this signature version.
-        config = Config(signature_version="s3v4", retries={"mode": "standard", "max_attempts": 4})
+        config = make_service_config().merge(Config(signature_version="s3v4"))
         return boto3.client("s3", config=config)
 
     def open(self, key: str, version_id: str | None = None) -> StoredObject:

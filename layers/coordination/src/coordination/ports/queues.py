@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from coordination.ports.client_configs import make_message_config
+
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
@@ -30,7 +32,7 @@ class SqsQueues:
     def _client(self) -> "SQSClient":
         import boto3
 
-        return boto3.client("sqs")
+        return boto3.client("sqs", config=make_message_config())
 
     def send(self, url: str, bodies: Sequence[str], delay_seconds: int = 0) -> None:
         """Send every body to the queue, ten to a request; they are seen after delay_seconds (0 to 900).

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from coordination.ports.client_configs import make_service_config
+
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
-# A call ends in half a minute, whatever hangs: whoever needs a secret has a deadline of its own.
-_CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 8, 3
 _NOT_TO_BE_HAD = frozenset(
     {
         "AccessDeniedException",
@@ -35,14 +35,8 @@ class Secrets:
     @cached_property
     def _client(self) -> "SecretsManagerClient":
         import boto3
-        from botocore.config import Config
 
-        config = Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": _TRIES},
-        )
-        return boto3.client("secretsmanager", config=config)
+        return boto3.client("secretsmanager", config=make_service_config())
 
     def read(self, secret_id: str, is_fresh: bool = False) -> dict[str, Any]:
         """Return the JSON object of a secret.
