@@ -38,7 +38,7 @@ def test_demo_tells_the_main_job_in_plain_lines(tmp_path: Path) -> None:
     assert {name: round(mean, 6) for name, mean in means.items()} == {
         "exact_match": 0.497326,
         "token_f1": 0.754981,
-        "unanswered": 0.045,
+        "answered": 0.955,
         "latency": 965.389744,
     }
     assert (tmp_path / "logs" / "RunEvaluationFunction.log").exists()

@@ -229,6 +229,7 @@ def _aggregate(evaluator: EvaluatorConfig, row: dict[str, Any], distribution: Di
         errors=row["errors"],
         minimum=entry.minimum,
         maximum=entry.maximum,
+        unit=entry.unit,
         passed=row["passed"],
         failed=row["failed"],
         distribution=distribution,

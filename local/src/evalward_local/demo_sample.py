@@ -24,12 +24,12 @@ type Row = dict[str, Any]
 EVALUATORS: list[dict[str, Any]] = [
     {"name": "exact_match", "params": {"ignore_case": True, "ignore_whitespace": True}},
     {"name": "token_f1"},
-    {"id": "unanswered", "name": "regex_match", "params": {"pattern": "I do not know"}},
+    {"id": "answered", "name": "regex_match", "params": {"pattern": "I do not know", "absent": True}},
     {"name": "latency", "params": {"max": 2000}},
 ]
 GATES: list[dict[str, Any]] = [
     {"metric": "token_f1", "stat": "ci_low", "min": 0.7},
-    {"metric": "unanswered", "stat": "mean", "max": 0.1},
+    {"metric": "answered", "stat": "mean", "min": 0.9},
     {"metric": "latency", "stat": "mean", "max": 1500},
 ]
 
@@ -86,7 +86,7 @@ def compute_expected(rows: Iterable[Row]) -> dict[str, ExpectedMetric]:
         "token_f1": _summarize(
             max(_compute_f1(row["response"], reference) for reference in row["expected"]) for row in referenced
         ),
-        "unanswered": _summarize(float("I do not know" in row["response"]) for row in all_rows),
+        "answered": _summarize(float("I do not know" not in row["response"]) for row in all_rows),
         "latency": _summarize(float(row["usage"]["latency_ms"]) for row in all_rows if "usage" in row),
     }
 

@@ -36,6 +36,10 @@ FAIL = ("scored", 0.0, False)
         ({"b": 1.0, "a": "é"}, r'^\{"a":"é","b":1\}$', {}, PASS),
         ([1, 2], r"^\[1,2\]$", {}, PASS),
         (None, "a", {}, ("skipped", None, None)),
+        ("I do not know", "not know", {"absent": True}, FAIL),
+        ("Paris", "not know", {"absent": True}, PASS),
+        ("Paris, I think", "Paris", {"absent": True, "full": True}, PASS),
+        (None, "a", {"absent": True}, ("skipped", None, None)),
     ],
 )
 def test_regex_match(output: Any, pattern: str, params: dict[str, Any], expected: tuple[Any, ...]) -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ METRIC_KEYS = [
     "failed",
     "minimum",
     "maximum",
+    "unit",
     "distribution",
 ]
 
@@ -64,6 +66,7 @@ def test_a_metric_keeps_every_key_and_writes_zero_as_zero() -> None:
         "failed": 0,
         "minimum": None,
         "maximum": None,
+        "unit": None,
         "distribution": None,
     }
 
@@ -117,7 +120,9 @@ def test_report_of_a_run_whose_gate_fails() -> None:
         FACTS,
         [
             aggregate([1.0], errors=1),
-            aggregate([200.0, 300.0], id="latency", evaluator="latency", version=1, kind="number", minimum=0.0),
+            aggregate(
+                [200.0, 300.0], id="latency", evaluator="latency", version=1, kind="number", minimum=0.0, unit="ms"
+            ),
         ],
         [Gate(metric="em", stat="mean", min=0.9), Gate(metric="latency", stat="mean", max=250)],
         slices=[Slice(key="lang", value="de", records=1, aggregates=[aggregate([0.0])])],
@@ -152,6 +157,21 @@ def test_report_of_a_run_whose_gate_fails() -> None:
     assert report["worst"] == [{"record": "r1", "score": 0.0}]
     assert (report["dataset_sha256"], report["config_sha256"]) == ("ab" * 32, "cd" * 32)
     assert report["evaluator_versions"] == {"exact_match": 3, "latency": 1}
+
+
+def test_reason_of_a_failed_gate_says_the_unit() -> None:
+    slow = aggregate([200.0, 300.0], id="latency", evaluator="latency", kind="number", minimum=0.0, unit="ms")
+    gates = [Gate(metric="latency", stat="mean", max=200), Gate(metric="em", stat="mean", min=1.0)]
+    report = build_report(FACTS, [slow, aggregate([0.0, 1.0])], gates)
+    assert [gate["reason"] for gate in report["gates"]] == ["250 ms is more than 200 ms", "0.5 is less than 1"]
+
+
+@pytest.mark.parametrize(
+    ("summed", "told"),
+    [(0.1 + 0.2, 0.3), (0.0, 0.0), (None, None), (1e-9 / 3, 3.33333333333e-10), (12345.67, 12345.67)],
+)
+def test_cost_is_told_without_the_noise_of_a_sum(summed: float | None, told: float | None) -> None:
+    assert build_report(replace(FACTS, cost_usd=summed), [], [])["usage"]["cost_usd"] == told
 
 
 def test_report_without_gates_has_passed_and_is_json() -> None:

@@ -143,6 +143,7 @@ def _to_metric(
         evaluator=config.name,
         kind=entry.kind,
         better=entry.better,
+        unit=entry.unit,
         same_params=same_params,
         n=n,
         baseline_mean=row["baseline_mean"] if row else None,

@@ -118,6 +118,13 @@ class ReportQuery(QueryModel):
             "that has a report, if there is one"
         ),
     ] = None
+    excerpts: Annotated[
+        bool,
+        Field(
+            description="adds what the worst records were asked, answered and expected to answer, a beginning of each; "
+            "needs `datasets.read` as well"
+        ),
+    ] = False
 
 
 class ResultQuery(PageQuery):
@@ -183,6 +190,7 @@ class Metric(ResponseModel):
     failed: int | None
     minimum: Annotated[float | None, Field(description="bound that no score of this evaluator can leave")]
     maximum: float | None
+    unit: Annotated[str | None, Field(description="of its scores: ms, USD, tokens, or null for a bare number")] = None
     distribution: Annotated[Distribution | None, Field(description="null without scores, and for pass_fail")]
 
 
@@ -217,16 +225,66 @@ class Usage(ResponseModel):
     latency_ms: Annotated[Latency | None, Field(description="null when the records carried their outputs")] = None
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class Excerpt(ResponseModel):
+    """The beginning of a text, for people."""
+
+    text: Annotated[
+        str,
+        Field(
+            description="at most 300 characters and 8 lines, without blank ones; what would command a terminal or turn "
+            "the direction of writing is U+FFFD"
+        ),
+    ]
+    is_cut: Annotated[bool, Field(description="whether there is more than this")]
+
+
+class Excerpts(ResponseModel):
+    """What a record was asked, answered and expected to answer; of a conversation the last message, of values JSON."""
+
+    input: Annotated[Excerpt | None, Field(description="null when the record has none")]
+    output: Annotated[Excerpt | None, Field(description="what was scored; null when there is none")]
+    reference: Annotated[Excerpt | None, Field(description="several, any of which would do, one a line")]
+    record_path: Annotated[
+        str | None,
+        Field(description="GET it for the whole record; null when no dataset lists it, as in the run of a source"),
+    ]
+    output_path: Annotated[
+        str | None, Field(description="GET it for the whole output; null when the record itself carries it")
+    ]
+
+
+class MissingExcerpts(ResponseModel):
+    """Why worst records come without excerpts though they were asked for."""
+
+    results: Annotated[int, Field(description="entries of `worst` without excerpts")]
+    code: Annotated[
+        str,
+        Field(
+            description="not_permitted (the key has no datasets.read), records_gone (the snapshot is no longer in the "
+            "bucket), storage_unavailable (try again), too_large (the records lie in more than 32 MiB), place_unknown "
+            "(the report is from before places were noted)"
+        ),
+    ]
+    detail: Annotated[str, Field(description="the same in a sentence")]
+
+
 class WorstResult(ResponseModel):
     """A result to look at first: an error, a failure, or one of the worst scores."""
 
     evaluator: str
     record: str
+    record_no: Annotated[int | None, Field(description="records before it in what the run evaluated")] = None
     trial: int
     status: str
     score: float | None
     passed: bool | None
     error: str | None
+    # Left out unless asked for: the stored report names records and quotes none.
+    excerpts: Annotated[Excerpts | None, Field(description="if asked for and found", exclude_if=_is_none)] = None
 
 
 class Slice(ResponseModel):
@@ -265,6 +323,7 @@ class ComparedMetric(ResponseModel):
     evaluator: str
     kind: str
     better: Annotated[str | None, Field(description="which scores are better: higher, lower, or null for neither")]
+    unit: Annotated[str | None, Field(description="of the scores, as in a report")] = None
     same_params: bool
     n: Annotated[int, Field(description="pairs: records that have a score in both runs")]
     baseline_mean: Annotated[float | None, Field(description="over the pairs")]
@@ -303,10 +362,6 @@ class Comparison(ResponseModel):
     not_compared: list[NotCompared]
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class Report(ResponseModel):
     """The report of a finished run."""
 
@@ -335,6 +390,10 @@ class Report(ResponseModel):
     comparison: Annotated[
         Comparison | None,
         Field(description="what moved since the baseline, if one was asked for and found", exclude_if=_is_none),
+    ] = None
+    excerpts_missing: Annotated[
+        MissingExcerpts | None,
+        Field(description="when excerpts were asked for and not all were found", exclude_if=_is_none),
     ] = None
 
 

@@ -24,6 +24,7 @@ from api.runs.models import (
     UpdateRun,
     WaitQuery,
 )
+from api.runs.read_excerpts import FoundExcerpts, add_excerpts, read_excerpts
 from api.runs.read_runs import get_run, list_outputs, list_results, list_runs, parse_run_id, read_report, wait_for_run
 from api.runs.reports.media_types import MEDIA_TYPES, choose_format
 from api.runs.reports.present_report import present_report
@@ -61,9 +62,17 @@ def _outputs(call: Call, transaction: Transaction) -> Answer:
     return Answer(200, list_outputs(transaction, parse_run_id(call.path["run"]), call.query_as(PageQuery)))
 
 
+def _read_excerpts(call: Call) -> FoundExcerpts | None:
+    # No transaction waits for the bucket, and nothing is read that is not shown.
+    query = call.query_as(ReportQuery)
+    if not query.excerpts or (query.format or choose_format(call.accept)) == "junit":
+        return None
+    return read_excerpts(call.environment, call.principal, call.project, parse_run_id(call.path["run"]))
+
+
 def _report(call: Call, transaction: Transaction) -> Answer:
     run_id, query = parse_run_id(call.path["run"]), call.query_as(ReportQuery)
-    report = read_report(transaction, run_id)
+    report = add_excerpts(read_report(transaction, run_id), call.prepared)
     if query.baseline is not None:
         report = report.model_copy(update={"comparison": compare_with(transaction, query.baseline, run_id)})
     return present_report(report, query.format or choose_format(call.accept))
@@ -168,6 +177,7 @@ OPERATIONS = (
         other_content_types=tuple(MEDIA_TYPES.values())[1:],
         responses={200: Report},
         error_statuses=frozenset({409}),
+        prepare=_read_excerpts,
         handle=_report,
     ),
     Operation(

@@ -180,8 +180,9 @@ def _find_failure(gate: Gate, metric: Mapping[str, Any] | None, value: float | N
         return f"{metric['errors']} of the metric's rows ended in an error and could not be judged"
     if value is None:
         return "no record was scored" if metric["n"] == 0 else "one score alone has no confidence interval"
+    unit = f" {metric['unit']}" if metric.get("unit") else ""
     if gate.min is not None and value < gate.min:
-        return f"{value:g} is less than {gate.min:g}"
+        return f"{value:g}{unit} is less than {gate.min:g}{unit}"
     if gate.max is not None and value > gate.max:
-        return f"{value:g} is more than {gate.max:g}"
+        return f"{value:g}{unit} is more than {gate.max:g}{unit}"
     return None

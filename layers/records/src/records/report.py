@@ -36,7 +36,7 @@ class MetricAggregate:
     ----------
     id
         Of the evaluator in the run; gates name it.
-    evaluator, version, kind, minimum, maximum
+    evaluator, version, kind, minimum, maximum, unit
         As in the catalogue.
     moments
         Of the scores; ``moments.n`` results are scored.
@@ -57,6 +57,7 @@ class MetricAggregate:
     errors: int
     minimum: float | None = None
     maximum: float | None = None
+    unit: str | None = None
     passed: int = 0
     failed: int = 0
     distribution: Distribution | None = None
@@ -142,7 +143,7 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
         ``id``, ``evaluator``, ``kind``, ``n``, ``mean``, ``std``, ``ci_low``, ``ci_high``, ``scored``, ``skipped``,
         ``errors``, ``coverage``: the scored share of all results, ``None`` when there is no result; ``passed``,
         ``failed``, both ``None`` when nothing of this metric passes or fails; ``minimum``, ``maximum`` (of any score of
-        this evaluator), ``distribution``.
+        this evaluator), ``unit``, ``distribution``.
     """
     summary = summarize_moments(aggregate.kind, aggregate.moments, minimum=aggregate.minimum, maximum=aggregate.maximum)
     total = summary.n + aggregate.skipped + aggregate.errors
@@ -164,6 +165,7 @@ def describe_metric(aggregate: MetricAggregate) -> dict[str, Any]:
         "failed": aggregate.failed if is_decided else None,
         "minimum": aggregate.minimum,
         "maximum": aggregate.maximum,
+        "unit": aggregate.unit,
         "distribution": _describe_distribution(aggregate.distribution),
     }
 
@@ -172,6 +174,11 @@ def _describe_distribution(distribution: Distribution | None) -> dict[str, Any] 
     if distribution is None:
         return None
     return {"low": distribution.low, "high": distribution.high, "counts": list(distribution.counts)}
+
+
+def _round_sum(amount: float | None) -> float | None:
+    """Return a sum without the noise of its last digits: 0.1 + 0.2 is 0.3. No price list has twelve digits."""
+    return None if amount is None else float(f"{amount:.12g}")
 
 
 def build_report(
@@ -216,7 +223,7 @@ def build_report(
         "usage": {
             "input_tokens": facts.input_tokens,
             "output_tokens": facts.output_tokens,
-            "cost_usd": facts.cost_usd,
+            "cost_usd": _round_sum(facts.cost_usd),
             "latency_ms": dict(facts.latency_ms) if facts.latency_ms is not None else None,
         },
         "redactions": dict(facts.redactions),

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from api.runs.models import Comparison, Report
+from api.runs.excerpts import make_excerpt
+from api.runs.models import Comparison, Excerpts, Report
 from records.gates import Gate
 from records.report import Distribution, MetricAggregate, RunFacts, build_report
 from records.statistics import Moments
@@ -60,6 +61,20 @@ def make_report() -> Callable[..., Report]:
         return Report.model_validate(build_report(about, metrics, gates, worst=worst))
 
     return make
+
+
+@pytest.fixture
+def quote() -> Callable[..., Report]:
+    """Return a function that quotes a text of every worst record of a report."""
+
+    def add(report: Report, text: str) -> Report:
+        excerpt = make_excerpt(text)
+        excerpts = Excerpts(input=excerpt, output=excerpt, reference=None, record_path=None, output_path=None)
+        return report.model_copy(
+            update={"worst": [one.model_copy(update={"excerpts": excerpts}) for one in report.worst]}
+        )
+
+    return add
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
-from api.runs.models import Comparison, Distribution, Report
+from api.runs.models import Comparison, Distribution, MissingExcerpts, Report
 from api.runs.reports.html_page import CONTENT_SECURITY_POLICY, render_html
 from api.runs.reports.markdown import render_markdown
 from api.runs.reports.markup import Html, element, join
@@ -103,6 +103,66 @@ def test_nothing_that_users_named_in_a_comparison_becomes_markup(
     report = make_report().model_copy(update={"comparison": make_comparison(hostile)})
     assert "<img" not in render_html(report)
     assert re.search(r"(?<!\\)(<img|\[a|\|\[)", render_markdown(report)) is None
+
+
+def test_what_moved_without_regressions_has_no_empty_place_for_them(
+    make_report: Callable[..., Report], make_comparison: Callable[..., Comparison]
+) -> None:
+    comparison = make_comparison()
+    still = [metric.model_copy(update={"regressions": []}) for metric in comparison.metrics]
+    moved = comparison.model_copy(update={"metrics": still})
+    text = render_html(make_report().model_copy(update={"comparison": moved, "worst": []}))
+    assert ">What moved</h2>" in text
+    assert 'class="worst"' not in text
+
+
+def test_worst_records_are_quoted_with_what_there_is(
+    make_report: Callable[..., Report], quote: Callable[..., Report]
+) -> None:
+    plain = make_report()
+    page = Page(render_html(quote(plain, "How do I pay? " * 30)))
+    assert len(page.all("li")) == len(plain.worst) + len(Page(render_html(plain)).all("li"))
+    quoted = [data for tag, data in page.texts if tag == "dd" and data.startswith("How do I pay?")]
+    assert len(quoted) == 2 * len(plain.worst)
+    assert page.text("dt").count("Input") == page.text("dt").count("Output") == 3
+    assert "Reference" not in page.text("dt")
+    assert page.text("span").count(" …") == 6
+    assert [one["dir"] for one in page.all("dd") if "dir" in one] == ["auto"] * 6
+    assert "Long texts are cut" in render_html(quote(plain, "a"))
+    assert "Long texts are cut" not in render_html(plain)
+
+
+def test_page_says_why_records_are_not_quoted(make_report: Callable[..., Report]) -> None:
+    missing = MissingExcerpts(results=1, code="records_gone", detail="They <are> gone.")
+    report = make_report().model_copy(update={"excerpts_missing": missing})
+    assert "1 record is not quoted: They &lt;are&gt; gone." in render_html(report)
+    assert "1 record is not quoted: They \\<are\\> gone." in render_markdown(report)
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "</dd></dl></li><script>1</script>", "<!--", "&#60;script&#62;"])
+def test_no_quoted_text_becomes_markup(
+    make_report: Callable[..., Report], quote: Callable[..., Report], text: str
+) -> None:
+    plain, hostile = Page(render_html(quote(make_report(), "a"))), Page(render_html(quote(make_report(), text)))
+    assert [tag for tag, _ in hostile.elements] == [tag for tag, _ in plain.elements]
+    assert text.replace("\u202e", "\ufffd") in [data for _, data in hostile.texts]
+
+
+def test_numbers_carry_their_unit(
+    make_report: Callable[..., Report], make_comparison: Callable[..., Comparison]
+) -> None:
+    slow = Gate(metric="exact", stat="mean", max=0.5)
+    report = make_report(gates=(slow,))
+    metrics = [metric.model_copy(update={"unit": "ms"}) for metric in report.metrics]
+    comparison = make_comparison()
+    moved = [metric.model_copy(update={"unit": "ms"}) for metric in comparison.metrics]
+    report = report.model_copy(
+        update={"metrics": metrics, "comparison": comparison.model_copy(update={"metrics": moved})}
+    )
+    page, text = render_html(report), render_markdown(report)
+    for shown in ("0.875\xa0ms", "0.5291 to 0.9776\xa0ms", "mean ≤ 0.5\xa0ms", "-0.5\xa0ms", "0.25\xa0ms", "0\xa0ms"):
+        assert shown in page
+        assert shown in text
 
 
 def test_zero_is_written_and_what_is_not_known_is_a_dash(make_report: Callable[..., Report]) -> None:

@@ -125,6 +125,27 @@ def test_markdown_takes_no_markup_from_users(make_report: Callable[..., Report])
     assert len([line for line in text.splitlines() if line.startswith("# ")]) == 1
 
 
+def test_markdown_quotes_worst_records_as_a_list(
+    make_report: Callable[..., Report], quote: Callable[..., Report]
+) -> None:
+    lines = render_markdown(quote(make_report(), "How do I pay?\n\n- by card " + "x" * 300)).splitlines()
+    at = lines.index("- **r2**, failed, score 0")
+    assert lines[at + 1].startswith("  - Input: How do I pay? - by card xxx")
+    assert lines[at + 1].endswith("xxx …")
+    assert lines[at + 2].startswith("  - Output: How do I pay?")
+    assert "  - Why: nightly" in lines
+
+
+def test_markdown_takes_no_markup_from_quoted_texts(
+    make_report: Callable[..., Report], quote: Callable[..., Report]
+) -> None:
+    text = render_markdown(quote(make_report(), HOSTILE + " $E=mc^2$\n| a |\n> q\n```\n"))
+    for raw in ("<script>", "[x]", "*b*", "`", " @all", "https://", "$", "|"):
+        worst = text[text.index("## Worst") : text.index("## Made")]
+        assert not re.search(rf"(?<!\\){re.escape(raw)}", worst)
+    assert len([line for line in text.splitlines() if line.startswith("# ")]) == 1
+
+
 def test_junit_has_a_suite_a_metric_and_a_case_a_gate(make_report: Callable[..., Report]) -> None:
     root = ElementTree.fromstring(render_junit(make_report()))
     assert (root.tag, root.attrib) == (

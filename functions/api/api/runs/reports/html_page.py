@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.runs.models import ComparedMetric, Comparison, GateOutcome, Metric, Report, WorstResult
+from api.runs.models import ComparedMetric, Comparison, Metric, Report, WorstResult
 from api.runs.reports.markup import Child, Html, element, join
 from api.runs.reports.page_style import STYLE
 from api.runs.reports.plots import draw_histogram, draw_interval, draw_outcomes
 from api.runs.reports.wording import (
     SHOWN_REGRESSIONS,
     UNKNOWN,
+    find_unit,
+    list_texts,
     write_baseline,
     write_change,
     write_condition,
@@ -19,6 +21,7 @@ from api.runs.reports.wording import (
     write_instant,
     write_interval,
     write_latency,
+    write_missing,
     write_number,
     write_outcome,
     write_share,
@@ -45,11 +48,11 @@ def render_html(report: Report) -> str:
         "main",
         _header(report, title),
         _facts(report),
-        _gates(report.gates),
+        _gates(report),
         _moved(report.comparison),
         _metrics(report),
         _distributions(report.metrics),
-        _worst(report.worst),
+        _worst(report),
         _slices(report),
         _redactions(report),
         _provenance(report),
@@ -128,15 +131,15 @@ def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Child]], 
     )
 
 
-def _gates(gates: Sequence[GateOutcome]) -> Html | None:
-    if not gates:
+def _gates(report: Report) -> Html | None:
+    if not report.gates:
         return None
     columns = (("Gate", ""), ("Asks for", ""), ("Value", "number"), ("Outcome", ""))
     rows: list[Sequence[Child]] = [
         (
             element("bdi", gate.metric, class_="name"),
-            write_condition(gate),
-            write_number(gate.value),
+            write_condition(gate, find_unit(report, gate.metric)),
+            write_number(gate.value, find_unit(report, gate.metric)),
             join(
                 (
                     _badge("good", "passed") if gate.passed else _badge("bad", "failed"),
@@ -144,7 +147,7 @@ def _gates(gates: Sequence[GateOutcome]) -> Html | None:
                 )
             ),
         )
-        for gate in gates
+        for gate in report.gates
     ]
     return _section("Gates", _table(columns, rows, "Gates, what they ask for and whether they passed"))
 
@@ -161,8 +164,8 @@ def _moved(comparison: Comparison | None) -> Html | None:
             element("bdi", metric.id, class_="name"),
             _change(metric),
             _difference(metric),
-            write_number(metric.baseline_mean),
-            write_number(metric.candidate_mean),
+            write_number(metric.baseline_mean, metric.unit),
+            write_number(metric.candidate_mean, metric.unit),
             f"{metric.n:,}",
             element("span", f"{metric.regressions_count:,}", class_="bad-text" if metric.regressions_count else None),
             f"{metric.fixes_count:,}",
@@ -180,7 +183,7 @@ def _moved(comparison: Comparison | None) -> Html | None:
     return _section(
         "What moved",
         _table(columns, rows, "What moved in each metric"),
-        element("div", regressions, class_="worst"),
+        element("div", regressions, class_="worst") if regressions else None,
         *left_out,
         note=f"{write_baseline(comparison)} Below a difference is its 95 % interval.",
     )
@@ -200,7 +203,11 @@ def _change(metric: ComparedMetric) -> Html:
 def _regressions(metric: ComparedMetric) -> Html:
     shown = metric.regressions[:SHOWN_REGRESSIONS]
     rows: list[Sequence[Child]] = [
-        (element("bdi", one.record, class_="id"), write_number(one.baseline), write_number(one.candidate))
+        (
+            element("bdi", one.record, class_="id"),
+            write_number(one.baseline, metric.unit),
+            write_number(one.candidate, metric.unit),
+        )
         for one in shown
     ]
     columns = (("Record", ""), ("Before", "number"), ("Now", "number"))
@@ -227,7 +234,7 @@ def _metrics(report: Report) -> Html:
         rows.append(
             (
                 join(name),
-                element("strong", write_number(metric.mean)),
+                element("strong", write_number(metric.mean, metric.unit)),
                 draw_interval(metric, gates),
                 f"{metric.n:,}",
                 f"{metric.skipped:,}",
@@ -256,7 +263,11 @@ def _distribution(metric: Metric) -> Html:
     ]
     return element(
         "figure",
-        element("figcaption", element("bdi", metric.id, class_="name")),
+        element(
+            "figcaption",
+            element("bdi", metric.id, class_="name"),
+            element("span", f" in {metric.unit}", class_="muted") if metric.unit else None,
+        ),
         draw_histogram(metric.distribution, metric.mean) if metric.distribution else None,
         draw_outcomes(parts),
         element("ul", legend, class_="legend"),
@@ -264,30 +275,72 @@ def _distribution(metric: Metric) -> Html:
     )
 
 
-def _worst(worst: Sequence[WorstResult]) -> Html | None:
-    if not worst:
+def _worst(report: Report) -> Html | None:
+    if not report.worst:
         return None
-    tables: list[Html] = []
-    for evaluator, group in groupby(worst, key=lambda result: result.evaluator):
-        results = list(group)
-        # A column of dashes tells nothing, and on a phone takes a line of each card.
-        has_reasons = any(result.error for result in results)
-        columns = (("Record", ""), ("Outcome", ""), ("Score", "number"), *([("Why", "wide")] if has_reasons else []))
-        rows: list[Sequence[Child]] = [
-            (
-                element("bdi", result.record, class_="id"),
-                _outcome(result),
-                write_number(result.score),
-                *([result.error or UNKNOWN] if has_reasons else []),
-            )
-            for result in results
-        ]
-        tables += [
+    parts: list[Html] = []
+    is_quoted = False
+    for evaluator, group in groupby(report.worst, key=lambda result: result.evaluator):
+        results, unit = list(group), find_unit(report, evaluator)
+        has_texts = any(result.excerpts is not None for result in results)
+        is_quoted |= has_texts
+        parts += [
             element("h3", element("bdi", evaluator)),
-            _table(columns, rows, f"Worst records of {evaluator}"),
+            _quoted_records(results, unit) if has_texts else _named_records(results, unit),
         ]
     note = "At most ten a metric: errors first, then failures, then the worst scores."
-    return _section("Worst records", element("div", tables, class_="worst"), note=note)
+    if is_quoted:
+        note += " Long texts are cut; where each is whole, the report as JSON says."
+    missing = report.excerpts_missing
+    return _section(
+        "Worst records",
+        element("p", write_missing(missing), class_="muted small") if missing else None,
+        element("div", parts, class_="worst"),
+        note=note,
+    )
+
+
+def _named_records(results: Sequence[WorstResult], unit: str | None) -> Html:
+    # A column of dashes tells nothing, and on a phone takes a line of each card.
+    has_reasons = any(result.error for result in results)
+    columns = (("Record", ""), ("Outcome", ""), ("Score", "number"), *([("Why", "wide")] if has_reasons else []))
+    rows: list[Sequence[Child]] = [
+        (
+            element("bdi", result.record, class_="id"),
+            _outcome(result),
+            write_number(result.score, unit),
+            *([result.error or UNKNOWN] if has_reasons else []),
+        )
+        for result in results
+    ]
+    return _table(columns, rows, f"Worst records of {results[0].evaluator}")
+
+
+def _quoted_records(results: Sequence[WorstResult], unit: str | None) -> Html:
+    return element("ol", [_quoted_record(result, unit) for result in results], class_="records")
+
+
+def _quoted_record(result: WorstResult, unit: str | None) -> Html:
+    texts = [
+        element(
+            "div",
+            element("dt", word),
+            # Whose text is written from right to left is shown so, whatever the page around it is.
+            element("dd", excerpt.text, element("span", " …", class_="muted") if excerpt.is_cut else None, dir="auto"),
+        )
+        for word, excerpt in list_texts(result.excerpts)
+    ]
+    facts = [_outcome(result)]
+    if result.score is not None:
+        facts.append(element("span", f"score {write_number(result.score, unit)}"))
+    if result.trial > 1:
+        facts.append(element("span", f"trial {result.trial}", class_="muted"))
+    return element(
+        "li",
+        element("p", element("bdi", result.record, class_="id"), facts, class_="record"),
+        element("p", result.error, class_="reason") if result.error else None,
+        element("dl", texts, class_="texts") if texts else None,
+    )
 
 
 def _outcome(result: WorstResult) -> Html:
@@ -315,7 +368,7 @@ def _slice_mean(metric: Metric | None) -> Html | str:
     if metric is None:
         return UNKNOWN
     interval = element("span", write_interval(metric), class_="muted small block")
-    return join((element("strong", write_number(metric.mean)), interval))
+    return join((element("strong", write_number(metric.mean, metric.unit)), interval))
 
 
 def _redactions(report: Report) -> Html | None:

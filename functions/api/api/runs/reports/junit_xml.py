@@ -39,7 +39,7 @@ def _suite(report: Report, metric: Metric) -> tuple[str, int, int]:
     properties = {
         "run": report.run,
         "evaluator": metric.evaluator,
-        "mean": write_number(metric.mean),
+        "mean": write_number(metric.mean, metric.unit),
         "95 % interval": write_interval(metric),
         "n": metric.n,
         "skipped": metric.skipped,
@@ -55,14 +55,14 @@ def _suite(report: Report, metric: Metric) -> tuple[str, int, int]:
     }
     properties |= {f"redacted {kind}": count for kind, count in sorted(report.redactions.items())}
     properties |= {
-        f"mean where {part.key} is {write_value(part.value)}": f"{write_number(mine.mean)} (n {mine.n})"
+        f"mean where {part.key} is {write_value(part.value)}": f"{write_number(mine.mean, mine.unit)} (n {mine.n})"
         for part in report.slices
         for mine in part.metrics
         if mine.id == metric.id
     }
     cases = [_case(metric, gate) for gate in gates]
     if not cases:
-        name = f"mean {write_number(metric.mean)} (no gate)"
+        name = f"mean {write_number(metric.mean, metric.unit)} (no gate)"
         cases.append(f"    <testcase{_attributes(classname=metric.id, name=name)}/>")
     head = _attributes(
         name=metric.id, tests=len(cases), failures=failures, errors=0, skipped=0, timestamp=report.finished_at
@@ -79,13 +79,13 @@ def _suite(report: Report, metric: Metric) -> tuple[str, int, int]:
 
 
 def _case(metric: Metric, gate: GateOutcome) -> str:
-    head = f"    <testcase{_attributes(classname=metric.id, name=write_condition(gate))}"
+    head = f"    <testcase{_attributes(classname=metric.id, name=write_condition(gate, metric.unit))}"
     if gate.passed:
         return f"{head}/>"
     reason = gate.reason or "the gate failed"
     detail = (
-        f"{write_condition(gate)}: {reason}\n"
-        f"mean {write_number(metric.mean)}, 95 % interval {write_interval(metric)}, n {metric.n}, "
+        f"{write_condition(gate, metric.unit)}: {reason}\n"
+        f"mean {write_number(metric.mean, metric.unit)}, 95 % interval {write_interval(metric)}, n {metric.n}, "
         f"skipped {metric.skipped}, errors {metric.errors}"
     )
     failure = f"<failure{_attributes(message=reason, type='gate')}>{_text(detail)}</failure>"

@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.runs.models import Comparison, Report
+from api.runs.models import Comparison, Report, WorstResult
 from api.runs.reports.wording import (
     SHOWN_REGRESSIONS,
     UNKNOWN,
+    find_unit,
+    list_texts,
     write_baseline,
     write_change,
     write_condition,
@@ -17,6 +19,7 @@ from api.runs.reports.wording import (
     write_instant,
     write_interval,
     write_latency,
+    write_missing,
     write_number,
     write_outcome,
     write_share,
@@ -24,7 +27,7 @@ from api.runs.reports.wording import (
     write_verdict,
 )
 
-_SPECIAL = re.compile(r"[\\`*_\[\]|<>&~@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_SPECIAL = re.compile(r"[\\`*_\[\]|<>&~@#$]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _BREAKS = re.compile(r"\s+")
 _CHANGES = {"better": "✅ better", "worse": "❌ worse"}
 
@@ -40,8 +43,8 @@ def render_markdown(report: Report) -> str:
         rows = [
             (
                 _escape(gate.metric),
-                write_condition(gate),
-                write_number(gate.value),
+                write_condition(gate, find_unit(report, gate.metric)),
+                write_number(gate.value, find_unit(report, gate.metric)),
                 "✅ passed" if gate.passed else f"❌ {_escape(gate.reason or 'failed')}",
             )
             for gate in report.gates
@@ -52,7 +55,7 @@ def render_markdown(report: Report) -> str:
     rows = [
         (
             _escape(metric.id),
-            write_number(metric.mean),
+            write_number(metric.mean, metric.unit),
             write_interval(metric),
             f"{metric.n:,}",
             f"{metric.skipped:,}",
@@ -64,24 +67,13 @@ def render_markdown(report: Report) -> str:
     columns = ("Metric", "Mean", "95 % interval", "n", "Skipped", "Errors", "Coverage")
     parts += ["## Metrics", _table(columns, "lrrrrrr", rows)]
     if report.worst:
-        parts.append("## Worst records")
-        for evaluator, results in groupby(report.worst, key=lambda result: result.evaluator):
-            rows = [
-                (
-                    _escape(result.record),
-                    write_outcome(result),
-                    write_number(result.score),
-                    _escape(result.error or UNKNOWN),
-                )
-                for result in results
-            ]
-            parts += [f"### {_escape(evaluator)}", _table(("Record", "Outcome", "Score", "Why"), "llrl", rows)]
+        parts += _worst(report)
     for key, slices in groupby(report.slices, key=lambda part: part.key):
         rows = [
             (
                 _escape(write_value(part.value)),
                 f"{part.records:,}",
-                *(f"{write_number(metric.mean)} ({write_interval(metric)})" for metric in part.metrics),
+                *(f"{write_number(metric.mean, metric.unit)} ({write_interval(metric)})" for metric in part.metrics),
             )
             for part in slices
         ]
@@ -117,8 +109,8 @@ def _moved(comparison: Comparison) -> list[str]:
             _escape(metric.id),
             _CHANGES.get(write_change(metric), write_change(metric)),
             *write_difference(metric),
-            write_number(metric.baseline_mean),
-            write_number(metric.candidate_mean),
+            write_number(metric.baseline_mean, metric.unit),
+            write_number(metric.candidate_mean, metric.unit),
             f"{metric.n:,}",
             f"{metric.regressions_count:,}",
             f"{metric.fixes_count:,}",
@@ -129,12 +121,53 @@ def _moved(comparison: Comparison) -> list[str]:
     parts = ["## What moved", _escape(write_baseline(comparison)), _table(columns, "llrrrrrrr", rows)]
     for metric in comparison.metrics:
         changes = [
-            (_escape(one.record), write_number(one.baseline), write_number(one.candidate))
+            (_escape(one.record), write_number(one.baseline, metric.unit), write_number(one.candidate, metric.unit))
             for one in metric.regressions[:SHOWN_REGRESSIONS]
         ]
         if changes:
             parts += [f"### Regressions of {_escape(metric.id)}", _table(("Record", "Before", "Now"), "lrr", changes)]
     return parts + [f"{_escape(one.id)} is left out: {_escape(one.reason)}." for one in comparison.not_compared]
+
+
+def _worst(report: Report) -> list[str]:
+    parts = ["## Worst records"]
+    if report.excerpts_missing:
+        parts.append(_escape(write_missing(report.excerpts_missing)))
+    for evaluator, group in groupby(report.worst, key=lambda result: result.evaluator):
+        results, unit = list(group), find_unit(report, evaluator)
+        parts.append(f"### {_escape(evaluator)}")
+        if any(result.excerpts for result in results):
+            # Three texts beside each other make a table that nobody can read.
+            parts.append("\n".join(_quote(result, unit) for result in results))
+            continue
+        rows = [
+            (
+                _escape(result.record),
+                write_outcome(result),
+                write_number(result.score, unit),
+                _escape(result.error or UNKNOWN),
+            )
+            for result in results
+        ]
+        parts.append(_table(("Record", "Outcome", "Score", "Why"), "llrl", rows))
+    return parts
+
+
+def _quote(result: WorstResult, unit: str | None) -> str:
+    """Write a worst result as an item of a list, and below it what its record says."""
+    facts = [f"**{_escape(result.record)}**", write_outcome(result)]
+    if result.score is not None:
+        facts.append(f"score {write_number(result.score, unit)}")
+    if result.trial > 1:
+        facts.append(f"trial {result.trial}")
+    lines = [f"- {', '.join(facts)}"]
+    if result.error:
+        lines.append(f"  - Why: {_escape(result.error)}")
+    lines += [
+        f"  - {word}: {_escape(excerpt.text)}{' …' if excerpt.is_cut else ''}"
+        for word, excerpt in list_texts(result.excerpts)
+    ]
+    return "\n".join(lines)
 
 
 def _table(columns: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:

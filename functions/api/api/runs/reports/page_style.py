@@ -54,6 +54,14 @@ td.wide{min-width:14rem;width:38%;overflow-wrap:anywhere}
 th.wide,td.wide{padding-left:1rem}
 .worst table{table-layout:fixed}
 .worst th:nth-child(1){width:36%}.worst th:nth-child(n+2):not(.wide){width:13%}
+.records{list-style:none;margin:0;padding:0}
+.records li{padding:.8rem 0;border-bottom:1px solid var(--line)}
+.records li:last-child{border-bottom:0;padding-bottom:.2rem}
+.record{display:flex;flex-wrap:wrap;gap:.2rem 1rem;align-items:baseline;margin:0;font-variant-numeric:tabular-nums}
+.texts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr));gap:.5rem 1.5rem;
+margin:.4rem 0 0}
+.texts dt{font-size:.78rem}
+.texts dd{font-size:.92rem;line-height:1.45;white-space:pre-wrap;overflow-wrap:anywhere;overflow:hidden}
 .plot{margin:0}
 svg{display:block;overflow:visible}
 .axis{stroke:var(--line);stroke-width:2}
@@ -109,7 +117,7 @@ main{max-width:none;padding:0}
 section{border:0;border-top:1px solid var(--line);border-radius:0;padding:.8rem 0;margin-top:.8rem}
 td{padding-top:.3rem;padding-bottom:.3rem}
 .provenance div{grid-template-columns:8rem 1fr}.provenance dd{font-size:.78rem}
-tr,figure{break-inside:avoid}
+tr,figure,.records li{break-inside:avoid}
 h2,h3,h2+p,thead,.worst tbody tr:nth-child(-n+2){break-after:avoid}
 .badge{border:1px solid currentColor}
 }

@@ -67,7 +67,7 @@ def draw_interval(metric: Metric, gates: Sequence[GateOutcome]) -> Html:
                             class_=kind)
                 )  # fmt: skip
     shapes.append(element("circle", cx=scale.place(metric.mean), cy="13", r="4", class_="dot"))
-    label = f"mean {write_number(metric.mean)}, 95 % interval {write_interval(metric)}, on a scale from "
+    label = f"mean {write_number(metric.mean, metric.unit)}, 95 % interval {write_interval(metric)}, on a scale from "
     label += f"{write_number(scale.low)} to {write_number(scale.high)}"
     return element(
         "div",

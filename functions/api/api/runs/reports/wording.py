@@ -5,7 +5,18 @@ from typing import Any, Literal
 
 import orjson
 
-from api.runs.models import ComparedMetric, Comparison, GateOutcome, Latency, Metric, Report, WorstResult
+from api.runs.models import (
+    ComparedMetric,
+    Comparison,
+    Excerpt,
+    Excerpts,
+    GateOutcome,
+    Latency,
+    Metric,
+    MissingExcerpts,
+    Report,
+    WorstResult,
+)
 
 UNKNOWN = "\u2013"
 SHOWN_REGRESSIONS = 5
@@ -14,10 +25,13 @@ _NAMED_FAILURES = 3
 _STATS = {"mean": "mean", "ci_low": "lower bound", "ci_high": "upper bound"}
 
 
-def write_number(number: float | None) -> str:
-    """Write a number with four significant digits; a dash when it is not known. Zero is 0."""
+def write_number(number: float | None, unit: str | None = None) -> str:
+    """Write a number with four significant digits and its unit; a dash when it is not known. Zero is 0."""
     if number is None:
         return UNKNOWN
+    if unit is not None:
+        # They stay on one line.
+        return f"{write_number(number)}\N{NO-BREAK SPACE}{unit}"
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
     if 10_000 <= abs(number) < 1e15:
@@ -26,16 +40,16 @@ def write_number(number: float | None) -> str:
 
 
 def write_interval(metric: Metric | ComparedMetric) -> str:
-    """Write a confidence interval; a dash when there is none."""
+    """Write a confidence interval with its unit; a dash when there is none."""
     if metric.ci_low is None or metric.ci_high is None:
         return UNKNOWN
-    return f"{write_number(metric.ci_low)} to {write_number(metric.ci_high)}"
+    return f"{write_number(metric.ci_low)} to {write_number(metric.ci_high, metric.unit)}"
 
 
 def write_difference(metric: ComparedMetric) -> tuple[str, str]:
     """Write a difference with its sign, and its interval: `+0.1` and `0.02 to 0.18`; dashes for what is not known."""
     sign = "+" if metric.difference is not None and metric.difference > 0 else ""
-    return f"{sign}{write_number(metric.difference)}", write_interval(metric)
+    return f"{sign}{write_number(metric.difference, metric.unit)}", write_interval(metric)
 
 
 def write_change(metric: ComparedMetric) -> Literal["better", "worse", "higher", "lower", "no clear change", "no pair"]:
@@ -79,14 +93,19 @@ def write_latency(latency: Latency) -> str:
     return f"{latency.p50:,.0f} ms (p95 {latency.p95:,.0f} ms)"
 
 
-def write_condition(gate: GateOutcome) -> str:
+def find_unit(report: Report, metric: str) -> str | None:
+    """Return the unit of a metric of a report."""
+    return next((one.unit for one in report.metrics if one.id == metric), None)
+
+
+def write_condition(gate: GateOutcome, unit: str | None = None) -> str:
     """Write what a gate asks for: `mean ≥ 0.8`."""
     stat = _STATS.get(gate.stat, gate.stat)
     if gate.min is not None and gate.max is not None:
-        return f"{write_number(gate.min)} ≤ {stat} ≤ {write_number(gate.max)}"
+        return f"{write_number(gate.min)} ≤ {stat} ≤ {write_number(gate.max, unit)}"
     if gate.min is not None:
-        return f"{stat} ≥ {write_number(gate.min)}"
-    return f"{stat} ≤ {write_number(gate.max)}"
+        return f"{stat} ≥ {write_number(gate.min, unit)}"
+    return f"{stat} ≤ {write_number(gate.max, unit)}"
 
 
 def write_verdict(report: Report) -> str:
@@ -98,7 +117,10 @@ def write_verdict(report: Report) -> str:
     if not failed:
         return "Its gate passed." if total == 1 else f"All {total} gates passed."
     what = "The gate" if total == 1 else f"{len(failed)} of {total} gates"
-    named = [f"{gate.metric} ({gate.reason or write_condition(gate)})" for gate in failed[:_NAMED_FAILURES]]
+    named = [
+        f"{gate.metric} ({gate.reason or write_condition(gate, find_unit(report, gate.metric))})"
+        for gate in failed[:_NAMED_FAILURES]
+    ]
     if len(failed) > _NAMED_FAILURES:
         named.append(f"and {len(failed) - _NAMED_FAILURES} more")
     return f"{what} failed: {', '.join(named)}."
@@ -114,6 +136,19 @@ def write_outcome(result: WorstResult) -> str:
     if result.status != "scored":
         return result.status
     return {True: "passed", False: "failed", None: "scored"}[result.passed]
+
+
+def list_texts(excerpts: Excerpts | None) -> list[tuple[str, Excerpt]]:
+    """Return what there is of a record's input, output and reference, with the word for each."""
+    if excerpts is None:
+        return []
+    texts = (("Input", excerpts.input), ("Output", excerpts.output), ("Reference", excerpts.reference))
+    return [(word, excerpt) for word, excerpt in texts if excerpt is not None]
+
+
+def write_missing(missing: MissingExcerpts) -> str:
+    """Say why worst records come without their texts."""
+    return f"{missing.results:,} {'record is' if missing.results == 1 else 'records are'} not quoted: {missing.detail}"
 
 
 def write_duration(report: Report) -> str:

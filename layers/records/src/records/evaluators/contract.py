@@ -111,6 +111,8 @@ class Evaluator[P: EvaluatorParams]:
         Makes a judge from validated parameters.
     minimum, maximum
         Bounds that no score can leave, ``None`` where there is none; an interval is clipped to them.
+    unit
+        Of its scores, as it is written behind a number; ``None`` for a number without one.
     better
         Which scores are the better ones; ``None`` when neither are (a length). Decides which records a report shows
         as the worst, and what a comparison calls a regression.
@@ -128,6 +130,7 @@ class Evaluator[P: EvaluatorParams]:
     build: Callable[[P], Judge]
     minimum: float | None = None
     maximum: float | None = None
+    unit: Literal["ms", "USD", "tokens"] | None = None
     better: Literal["higher", "lower"] | None = "higher"
     calls_out: bool = False
 

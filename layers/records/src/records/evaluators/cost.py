@@ -34,5 +34,6 @@ EVALUATOR = Evaluator(
     params=CostParams,
     build=build_judge,
     minimum=0.0,
+    unit="USD",
     better="lower",
 )

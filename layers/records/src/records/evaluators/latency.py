@@ -34,5 +34,6 @@ EVALUATOR = Evaluator(
     params=LatencyParams,
     build=build_judge,
     minimum=0.0,
+    unit="ms",
     better="lower",
 )

@@ -1,4 +1,4 @@
-r"""Regex match: whether a regular expression matches the output.
+r"""Regex match: whether a regular expression matches the output, or does not.
 
 RE2 syntax (https://github.com/google/re2/wiki/Syntax): no look-around and no back-references, in exchange the time is
 linear in the length of the output, so that no pattern can stall a run. ``\w``, ``\d`` and ``\b`` know ASCII only;
@@ -41,6 +41,7 @@ class RegexMatchParams(EvaluatorParams):
     full: bool = Field(
         default=False, description="Whether the pattern must match the whole output; else a match anywhere is enough."
     )
+    absent: bool = Field(default=False, description="Whether a record passes when the pattern does not match.")
 
     @field_validator("pattern")
     @classmethod
@@ -89,6 +90,7 @@ def build_judge(params: RegexMatchParams) -> Judge:
     compiled = compile_pattern(params.pattern)
     match = compiled.fullmatch if params.full else compiled.search
     max_characters = MAX_STEPS // compiled.programsize
+    wanted = not params.absent
 
     def judge(record: Record) -> Score:
         if record.output is None:
@@ -100,7 +102,7 @@ def build_judge(params: RegexMatchParams) -> Judge:
                 "use a simpler pattern or shorter outputs"
             )
             raise UnscorableError(message)
-        return pass_or_fail(match(text) is not None)
+        return pass_or_fail((match(text) is not None) == wanted)
 
     return judge
 
@@ -109,9 +111,9 @@ EVALUATOR = Evaluator(
     name="regex_match",
     version=1,
     kind="pass_fail",
-    description="Whether a regular expression (RE2 syntax) matches the output.",
-    score_meaning="1 when the pattern matches somewhere in the output (or all of it: full), else 0. Skipped without an "
-    "output.",
+    description="Whether a regular expression (RE2 syntax) matches the output, or does not.",
+    score_meaning="1 when the pattern matches somewhere in the output (or all of it: full), else 0; with absent the "
+    "other way round. Skipped without an output.",
     params=RegexMatchParams,
     build=build_judge,
     minimum=0.0,

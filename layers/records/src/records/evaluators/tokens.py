@@ -54,5 +54,6 @@ EVALUATOR = Evaluator(
     params=TokensParams,
     build=build_judge,
     minimum=0.0,
+    unit="tokens",
     better="lower",
 )

@@ -116,6 +116,25 @@ ORDER BY p.record_no, p.trial;
 -- State and report of one run. No lock.
 SELECT state, report FROM evals.runs WHERE tenant_id = %(tenant)s::text AND id = %(id)s::uuid;
 
+-- name: read_worst_records
+-- Which records a run's report calls the worst, and where they lie; no row without a report. path: key of the canonical
+-- object; target: kind of the run's target; is_listed: whether the dataset can still be read by its sha256. No lock.
+SELECT r.report -> 'worst' AS worst, r.config #>> '{target,kind}' AS target, s.path, s.sha256,
+       EXISTS (SELECT 1 FROM packs.packs p WHERE p.tenant_id = s.tenant_id AND p.sha256 = s.sha256) AS is_listed
+FROM evals.runs r
+JOIN evals.run_snapshots s ON s.tenant_id = r.tenant_id AND s.run_id = r.id
+WHERE r.tenant_id = %(tenant)s::text AND r.id = %(run_id)s::uuid AND r.report IS NOT NULL;
+
+-- name: list_output_beginnings
+-- How some outputs of a run's target begin: a text as it is, everything else as JSON. record_nos, trials: which, in the
+-- same order; characters: at most of each. Outputs that failed are left out. No lock.
+SELECT o.record_no, o.trial, json_typeof(o.output) = 'string' AS is_text,
+       left(CASE json_typeof(o.output) WHEN 'string' THEN o.output #>> '{}' ELSE o.output::text END,
+            %(characters)s::integer) AS beginning
+FROM unnest(%(record_nos)s::integer[], %(trials)s::smallint[]) AS w (record_no, trial)
+JOIN evals.run_outputs o ON o.record_no = w.record_no AND o.trial = w.trial
+WHERE o.tenant_id = %(tenant)s::text AND o.run_id = %(run_id)s::uuid AND o.output IS NOT NULL;
+
 -- name: read_dispatch
 -- What planning needs to know of a run; no row when it is gone. shards_total: NULL until it was planned once. No lock.
 SELECT r.state, r.config, r.shards_total, s.path, s.sha256, s.records, p.paused
@@ -295,7 +314,7 @@ GROUP BY r.evaluator, bin;
 -- neither is; best: a score that cannot be beaten and so is none of the worst, or NULL. limit: results of each evaluator.
 -- Reads all results of the run once an evaluator, keeping the worst in memory: one sort of all results spills to disk and
 -- takes twice as long for three evaluators. No lock.
-SELECT e.evaluator, w.record, w.trial, w.status, w.score, w.passed, w.error
+SELECT e.evaluator, w.record, w.record_no, w.trial, w.status, w.score, w.passed, w.error
 FROM unnest(%(evaluators)s::text[], %(signs)s::integer[], %(bests)s::double precision[])
      WITH ORDINALITY AS e (evaluator, sign, best, place)
 CROSS JOIN LATERAL (
