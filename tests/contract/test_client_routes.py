@@ -11,15 +11,13 @@ from evalward.routes import ROUTES
 
 ROOT = Path(__file__).parents[2]
 IDS = json.loads((ROOT / "tests/contract/operation_ids.json").read_text())
-# Frame by frame, for programs: docs/api.md.
-NOT_CALLED = {"evaluate"}
 
 
 def test_routes_are_those_of_the_api() -> None:
     assert {name: route for name, route in IDS.items() if " /v1/" in route} == ROUTES
 
 
-@pytest.mark.parametrize("operation", sorted(ROUTES.keys() - NOT_CALLED))
+@pytest.mark.parametrize("operation", sorted(ROUTES))
 def test_every_operation_is_called_by_the_client(operation: str) -> None:
     calls = [path for path in (ROOT / "client/src/evalward").rglob("*.py") if path.name != "routes.py"]
     text = "\n".join(path.read_text() for path in calls)

@@ -15,6 +15,7 @@ from evalward.errors import (
     UploadRefusedError,
     WaitedInVainError,
 )
+from evalward.evaluation import Frames, read_frames
 from evalward.pending_writes import PendingWrites
 from evalward.publish_file import Publication, WantedDataset
 
@@ -22,6 +23,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "EvalwardError",
+    "Frames",
     "OutcomeUnknownError",
     "PendingWrites",
     "ProblemError",
@@ -31,4 +33,5 @@ __all__ = [
     "UploadRefusedError",
     "WaitedInVainError",
     "WantedDataset",
+    "read_frames",
 ]

@@ -1,12 +1,13 @@
 """The Python client."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Self
 
 import httpx
 
 from evalward.configuration import read_environment
+from evalward.evaluation import Frames, evaluate
 from evalward.pending_writes import KeyKeeper
 from evalward.resources.claims import Claims
 from evalward.resources.datasets import Datasets
@@ -41,11 +42,14 @@ class Client:
         How long a request is sent again.
     http
         What carries requests, for tests.
+    say
+        Receives one sentence when a request is about to be sent again.
 
     Raises
     ------
     ConfigurationError
-        The URL is none, or would carry the key unencrypted over a network; or the key is none.
+        The URL is none, or would carry the key unencrypted over a network; or the key is none; or the environment
+        names a proxy or certificates that cannot be used.
 
     Examples
     --------
@@ -62,8 +66,9 @@ class Client:
         keys: KeyKeeper | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
         http: httpx.BaseTransport | None = None,
+        say: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        self.transport = Transport(api_url, api_key, keys=keys, patience_seconds=patience_seconds, http=http)
+        self.transport = Transport(api_url, api_key, keys=keys, patience_seconds=patience_seconds, http=http, say=say)
 
     @classmethod
     def from_environment(cls, **options: Any) -> Self:
@@ -149,6 +154,10 @@ class Client:
     def evaluators(self) -> JsonObject:
         """Return the catalogue of evaluators with the JSON Schemas of their parameters."""
         return self._read("evaluators.list")
+
+    def evaluate(self, project: str, frames: Frames, *, idempotency_key: str | None = None) -> Iterator[JsonObject]:
+        """Score a few records without a run, as `read_frames` read them: a frame for each, then the summary."""
+        return evaluate(self.transport, project, frames, idempotency_key)
 
     def audit(self, **query: Any) -> JsonObject:
         """Return one page of the audit trail."""

@@ -94,12 +94,24 @@ def read_patience(environment: Mapping[str, str] | None = None) -> float:
 
 
 def login_file(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the path of the file with the login."""
+    """Return the path of the file with the login.
+
+    Raises
+    ------
+    ConfigurationError
+        Neither XDG_CONFIG_HOME nor a home folder is there.
+    """
     return _folder(environment, "XDG_CONFIG_HOME", ".config") / "login.json"
 
 
 def pending_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the folder with the keys of pending writes."""
+    """Return the folder with the keys of pending writes.
+
+    Raises
+    ------
+    ConfigurationError
+        Neither XDG_STATE_HOME nor a home folder is there.
+    """
     return _folder(environment, "XDG_STATE_HOME", ".local/state") / "pending"
 
 
@@ -156,5 +168,9 @@ def write_login(path: Path, login: Login) -> None:
 
 def _folder(environment: Mapping[str, str] | None, variable: str, usual: str) -> Path:
     variables = os.environ if environment is None else environment
-    base = Path(variables[variable]) if variables.get(variable) else Path.home() / usual
-    return base / "evalward"
+    if variables.get(variable):
+        return Path(variables[variable]) / "evalward"
+    try:
+        return Path.home() / usual / "evalward"
+    except RuntimeError as error:
+        raise ConfigurationError(f"There is no home folder here: set HOME, or {variable} to a folder.") from error

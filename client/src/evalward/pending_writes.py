@@ -183,7 +183,10 @@ class PendingWrites:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = self._take(path, intent)
         except OSError as error:
-            raise ConfigurationError(f"Keys of writes cannot be kept in {self._folder}: {error}") from error
+            raise ConfigurationError(
+                f"Keys of writes cannot be kept in {self._folder}: {error.strerror}. Set XDG_STATE_HOME to a folder "
+                "that can be written, or give an --idempotency-key of your own."
+            ) from error
         try:
             yield held
         finally:

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import random
 import re
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,14 @@ PATIENCE_SECONDS = 60.0
 _TIMEOUTS = httpx.Timeout(40.0, connect=10.0)
 _KEY_PREFIX = "ew_"
 _VISIBLE = re.compile(r"[\x21-\x7e]*")
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+# A proxy that refuses has passed nothing on: what goes over a network is tunnelled.
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 _REFUSED_BEFORE_THE_KEY = frozenset({401, 403, 404, 429})
 
 
@@ -52,6 +60,8 @@ class Write:
         JSON body; None for none.
     content
         Raw body instead.
+    answer
+        Media type of the answer: anything else comes from something between us and the API.
     """
 
     operation: str
@@ -59,6 +69,7 @@ class Write:
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Any = None
     content: bytes | None = None
+    answer: str = "application/json"
 
 
 class Transport:
@@ -78,11 +89,14 @@ class Transport:
         What carries requests, for tests.
     sleep, clock
         Wait, and tell monotonic time, in seconds.
+    say
+        Receives one sentence when a request is about to be sent again.
 
     Raises
     ------
     ConfigurationError
-        The URL is none, or would carry the key unencrypted over a network; or the key is none.
+        The URL is none, or would carry the key unencrypted over a network; or the key is none; or the environment
+        names a proxy or certificates that cannot be used.
     """
 
     def __init__(
@@ -95,6 +109,7 @@ class Transport:
         http: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.api_url = check_url(api_url)
         if not _VISIBLE.fullmatch(api_key):
@@ -107,17 +122,26 @@ class Transport:
         self._patience_seconds = patience_seconds
         self._sleep = sleep
         self._clock = clock
+        self._say = say
         # Proxies come from the environment, except to this machine.
         is_local = is_loopback(httpx.URL(self.api_url).host)
-        self._http = httpx.Client(
-            base_url=self.api_url,
-            headers={"authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=_TIMEOUTS,
-            transport=http,
-            trust_env=not is_local,
-        )
-        # The object store is told nothing of the key.
-        self._store = httpx.Client(timeout=httpx.Timeout(120.0, connect=10.0), transport=http, trust_env=not is_local)
+        try:
+            self._http = httpx.Client(
+                base_url=self.api_url,
+                headers={"authorization": f"Bearer {api_key}"} if api_key else {},
+                timeout=_TIMEOUTS,
+                transport=http,
+                trust_env=not is_local,
+            )
+            # The object store is told nothing of the key.
+            self._store = httpx.Client(
+                timeout=httpx.Timeout(120.0, connect=10.0), transport=http, trust_env=not is_local
+            )
+        except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"The environment names a proxy or certificates that cannot be used: {error}. Look at $HTTPS_PROXY, "
+                "$ALL_PROXY, $SSL_CERT_FILE and $SSL_CERT_DIR; $NO_PROXY names hosts that are reached without."
+            ) from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -233,7 +257,7 @@ class Transport:
         """
         method, path = make_route(write.operation, write.path)
         params, key = _without_none(write.query), held.value + suffix
-        headers = {"idempotency-key": key, "accept": "application/json"}
+        headers = {"idempotency-key": key, "accept": write.answer}
         body: dict[str, Any] = {}
         if write.content is not None:
             body["content"] = write.content
@@ -244,8 +268,8 @@ class Transport:
 
         def send() -> httpx.Response:
             response = self._http.request(method, path, params=params, headers=headers, **body)
-            if response.is_success and response.content and not _is_json(response):
-                raise httpx.RemoteProtocolError("the answer is not the API's: it is no JSON")
+            if response.is_success and response.content and not _is_of(write.answer, response):
+                raise httpx.RemoteProtocolError(f"the answer is not the API's: it is no {write.answer}")
             return response
 
         def note(outcome: Outcome) -> None:
@@ -326,6 +350,8 @@ class Transport:
             except httpx.RequestError as error:
                 outcome = Outcome(None, was_sent=not isinstance(error, _NOT_SENT))
                 failure = str(error) or type(error).__name__
+                if _is_distrusted(error):
+                    return None, failure
             else:
                 outcome = _read_outcome(response)
                 failure = f"HTTP {response.status_code} {outcome.code}".strip()
@@ -333,6 +359,8 @@ class Transport:
             delay = next_delay(outcome, attempt, random.random())  # noqa: S311 - spreads retries, guards nothing
             if delay is None or self._clock() + delay > give_up_at:
                 return response, failure
+            if attempt == 1:
+                self._say(f"No answer yet ({failure}); trying again for {give_up_at - self._clock():.0f} s at most.")
             self._sleep(delay)
 
 
@@ -408,8 +436,18 @@ def _read_outcome(response: httpx.Response) -> Outcome:
     return Outcome(response.status_code, code, _read_retry_after(response))
 
 
-def _is_json(response: httpx.Response) -> bool:
-    return response.headers.get("content-type", "").startswith("application/json")
+def _is_of(media_type: str, response: httpx.Response) -> bool:
+    return response.headers.get("content-type", "").startswith(media_type)
+
+
+def _is_distrusted(error: httpx.RequestError) -> bool:
+    """Tell whether a connection failed on a certificate, which no repeat makes a better one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _read_retry_after(response: httpx.Response) -> int | None:

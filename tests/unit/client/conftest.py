@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+from evalward.client import Client
+from evalward.command_line.main import main
+from evalward.command_line.output import OUTPUT
 from evalward.pending_writes import KeyKeeper, PendingWrites
 from evalward.transport import Transport
 
@@ -81,3 +86,37 @@ def connect(service: Service, pending: PendingWrites) -> Callable[..., Transport
         )
 
     return make
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+type Call = Callable[..., Ended]
+
+
+@pytest.fixture
+def call(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return a function that runs the command in this process."""
+    connected = partial(Client, http=httpx.MockTransport(service.handle))
+    for module in ("login", "session"):
+        monkeypatch.setattr(f"evalward.command_line.{module}.Client", connected)
+    variables = {"EVALWARD_API_URL": URL, "EVALWARD_API_KEY": KEY, "EVALWARD_PROJECT": "demo"}
+    for name, value in {**variables, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(OUTPUT, "is_json", False)
+        monkeypatch.setattr(sys, "argv", ["evalward", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), told.out, told.err)
+
+    return run

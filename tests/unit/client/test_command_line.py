@@ -15,7 +15,7 @@ from evalward.command_line.exit_codes import ExitCode, of_error, of_run
 from evalward.command_line.imports import describe_error
 from evalward.command_line.main import app
 from evalward.command_line.output import clean, print_json
-from evalward.command_line.problem_text import describe, print_error
+from evalward.command_line.problem_text import advise, describe, print_error
 from evalward.command_line.runs import is_regression
 from evalward.errors import (
     ConfigurationError,
@@ -35,7 +35,12 @@ PROGRAM = Path(sys.executable).with_name("evalward")
 def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **variables}
     return subprocess.run(
-        [PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [PROGRAM, *arguments],
+        env=environment,
+        capture_output=True,
+        encoding=variables.get("PYTHONIOENCODING", "utf-8"),
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -60,10 +65,33 @@ def test_errors_have_their_exit_status_and_a_code(error: EvalwardError, status: 
     assert described["detail"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(error for error, _, code in ERRORS if code != "configuration"),
+        ProblemError({"status": 400, "code": "invalid_request", "errors": [{"pointer": "/a", "message": "is wrong"}]}),
+        ProblemError({"status": 409, "code": "project_exists", "type": "/docs#project_exists"}),
+        ProblemError({"status": 429, "code": "too_many"}, retry_after_seconds=3),
+        ProblemError({"status": 429, "code": "too_many"}),
+        ProblemError({"status": 404, "code": "unknown"}),
+    ],
+    ids=lambda error: f"{type(error).__name__} {getattr(error, 'code', '')}",
+)
+def test_every_error_says_what_to_do_next(error: EvalwardError, capsys: pytest.CaptureFixture[str]) -> None:
+    advice = advise(error)
+    assert advice
+    assert describe(error)["advice"] == advice
+    print_error(error)
+    assert advice in capsys.readouterr().err.splitlines()
+
+
 PLACES: list[tuple[dict[str, Any], str]] = [
     ({"row": 3, "field": "input"}, "row 3 input"),
     ({"row": 3, "field": None}, "row 3"),
     ({"row": None, "field": None}, "the file"),
+    ({"line": 3, "pointer": "/input"}, "line 3 /input"),
+    ({"line": 3, "pointer": ""}, "line 3"),
+    ({"line": None, "pointer": "/evaluators"}, "the settings /evaluators"),
     ({"pointer": "/evaluators/0"}, "/evaluators/0"),
     ({"pointer": ""}, "the body"),
 ]
@@ -167,6 +195,7 @@ def test_an_api_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, "whoami", **variables)
     assert done.returncode == ExitCode.UNREACHABLE
     assert "does not answer" in done.stderr
+    assert "$HTTPS_PROXY" in done.stderr
     done = run(tmp_path, "projects", "create", "demo", **variables)
     assert done.returncode == ExitCode.UNREACHABLE
     assert run(tmp_path, "pending", "list", "--json").stdout == '{\n  "items": [],\n  "more": false\n}\n'
@@ -190,3 +219,81 @@ def test_completion_is_there(tmp_path: Path, shell: str) -> None:
 
 def test_the_version_is_told(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", run(tmp_path, "--version").stdout)
+
+
+def leave_pending(tmp_path: Path) -> None:
+    folder = tmp_path / ".local" / "state" / "evalward" / "pending"
+    folder.mkdir(parents=True)
+    write = {
+        "name": "a" * 32,
+        "operation": "runs.create",
+        "target": "Z\u00fcrich \U0001f600 \u2026",
+        "started_at": "then",
+    }
+    (folder / f"{'a' * 32}.json").write_text(json.dumps({**write, "idempotency_key": "k"}))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_an_output_that_lacks_characters_shows_escapes(tmp_path: Path, encoding: str) -> None:
+    leave_pending(tmp_path)
+    done = run(tmp_path, "pending", "list", "--json", PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    assert json.loads(done.stdout)["items"][0]["target"] == "Z\u00fcrich \U0001f600 \u2026"
+    done = run(tmp_path, "pending", "list", PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert ("\\U0001f600" in done.stdout) is (encoding != "utf-8")
+
+
+@pytest.mark.parametrize("arguments", [("--json",), ()])
+def test_a_reader_that_goes_ends_the_command_without_a_word(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    leave_pending(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [PROGRAM, "pending", "list", *arguments],
+        env=environment, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_crash(tmp_path: Path, closed: int) -> None:
+    leave_pending(tmp_path)
+    script = f'exec {closed}>&-; exec "$@"'
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "EVALWARD_API_KEY": "ew_x"}
+    environment |= {"EVALWARD_API_URL": "https://127.0.0.1:9"}
+    for arguments, status in ((("pending", "list"), ExitCode.DONE), (("keys", "delete", "a"), ExitCode.USAGE)):
+        done = subprocess.run(
+            ["bash", "-c", script, "sh", PROGRAM, *arguments],
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"HTTPS_PROXY": "socks5://127.0.0.1:1"}, {"HTTPS_PROXY": "nonsense://x"}, {"SSL_CERT_FILE": "/none.pem"}],
+    ids=["socks", "no proxy", "no certificates"],
+)
+def test_an_environment_that_cannot_be_used_is_told(tmp_path: Path, variables: dict[str, str]) -> None:
+    login = {
+        "EVALWARD_API_URL": "https://api.example.com",
+        "EVALWARD_API_KEY": "ew_x",
+        "EVALWARD_PATIENCE_SECONDS": "0",
+    }
+    done = run(tmp_path, "whoami", **login, **variables)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "$HTTPS_PROXY" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_proxy_that_is_not_there_has_passed_nothing_on(tmp_path: Path) -> None:
+    login = {
+        "EVALWARD_API_URL": "https://api.example.com",
+        "EVALWARD_API_KEY": "ew_x",
+        "EVALWARD_PATIENCE_SECONDS": "0",
+    }
+    done = run(tmp_path, "projects", "create", "demo", HTTPS_PROXY="http://127.0.0.1:9", **login)
+    assert done.returncode == ExitCode.UNREACHABLE, done.stderr

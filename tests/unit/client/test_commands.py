@@ -6,8 +6,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,46 +15,10 @@ import httpx
 import pytest
 from evalward.client import Client
 from evalward.command_line.exit_codes import ExitCode
-from evalward.command_line.main import main
-from evalward.command_line.output import OUTPUT
 
-from .conftest import KEY, URL, Service
+from .conftest import KEY, URL, Call, KilledError, Service, problem
 
 RUN: dict[str, Any] = {"id": "r-1", "state": "succeeded", "progress": {"total": 1, "done": 1}, "error": None}
-
-
-@dataclass
-class Ended:
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-type Call = Callable[..., Ended]
-
-
-@pytest.fixture
-def call(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Return a function that runs the command in this process."""
-    connected = partial(Client, http=httpx.MockTransport(service.handle))
-    for module in ("login", "session"):
-        monkeypatch.setattr(f"evalward.command_line.{module}.Client", connected)
-    variables = {"EVALWARD_API_URL": URL, "EVALWARD_API_KEY": KEY, "EVALWARD_PROJECT": "demo"}
-    for name, value in {**variables, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": ""}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Ended:
-        monkeypatch.setattr(OUTPUT, "is_json", False)
-        monkeypatch.setattr(sys, "argv", ["evalward", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), told.out, told.err)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -103,15 +65,26 @@ def test_labels_are_not_added_to_what_are_none(service: Service, call: Call, tmp
     assert service.requests == []
 
 
-@pytest.mark.parametrize(("state", "status"), [("succeeded", ExitCode.DONE), ("failed", ExitCode.GATE_FAILED)])
+@pytest.mark.parametrize(
+    ("state", "status", "advice"),
+    [
+        ("succeeded", ExitCode.DONE, ""),
+        ("failed", ExitCode.GATE_FAILED, " `evalward runs report r-1` says which gate failed."),
+        (
+            "cancelled",
+            ExitCode.RUN_NOT_FINISHED,
+            " `evalward runs resume r-1 --wait` goes on with what has no result.",
+        ),
+    ],
+)
 def test_quiet_prints_the_id_also_when_it_waits(
-    service: Service, call: Call, tmp_path: Path, state: str, status: ExitCode
+    service: Service, call: Call, tmp_path: Path, state: str, status: ExitCode, advice: str
 ) -> None:
     (tmp_path / "run.yaml").write_text("name: nightly\n")
     service.answers = [httpx.Response(202, json=RUN), httpx.Response(200, json={**RUN, "state": state})]
     ended = call("runs", "create", "-f", "run.yaml", "--wait", "--quiet")
     assert (ended.status, ended.out) == (status, "r-1\n")
-    assert ended.err == f"Run r-1: {state}.\n"
+    assert ended.err == f"Run r-1: {state}.{advice}\n"
 
 
 @pytest.mark.parametrize(("option", "printed"), [((), "answers@3\n"), (("--validate-only",), "")])
@@ -239,3 +212,193 @@ def test_what_is_gone_for_good_is_asked_for(service: Service, call: Call, comman
     assert ended.status == ExitCode.USAGE
     assert "--yes" in ended.err
     assert [request.method for request in service.requests] in ([], ["GET"])
+
+
+def projects(*ids: str) -> httpx.Response:
+    return httpx.Response(200, json={"items": [{"id": name} for name in ids], "next_cursor": None})
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (("demos", "shop"), "This key sees no project demo. Did you mean demos? It sees demos, shop ("),
+        (("shop",), "This key sees no project demo. It sees shop ("),
+        (tuple("abcdef"), "It sees a, b, c, d, e, … (`evalward projects list`)."),
+        ((), "This key sees no project: `evalward whoami`"),
+        (("demo",), "The project demo is there: "),
+    ],
+)
+@pytest.mark.parametrize("command", [("runs", "list"), ("projects", "show", "demo")], ids=" ".join)
+def test_what_is_not_found_is_told_with_the_projects_that_the_key_sees(
+    service: Service, call: Call, command: tuple[str, ...], seen: tuple[str, ...], told: str
+) -> None:
+    service.answers = [problem(404, "not_found"), projects(*seen), problem(404, "not_found"), projects(*seen)]
+    ended = call(*command)
+    assert ended.status == ExitCode.REFUSED
+    assert told in ended.err
+    assert told in json.loads(call(*command, "--json").err)["error"]["advice"]
+
+
+def test_what_is_not_found_is_told_also_when_the_projects_cannot_be_read(service: Service, call: Call) -> None:
+    service.answers = [problem(404, "not_found"), problem(401, "unauthenticated")]
+    assert "`evalward projects list`" in call("runs", "list").err
+
+
+def test_a_dataset_that_is_not_there_is_told_with_the_one_that_was_meant(service: Service, call: Call) -> None:
+    there = httpx.Response(200, json={"items": [{"name": "answers"}], "next_cursor": None})
+    service.answers = [projects(), there]
+    assert "no dataset answer. Did you mean answers?" in call("datasets", "show", "answer").err
+
+
+def named(run_id: str, name: str = "nightly", state: str = "succeeded", source: str | None = None) -> dict[str, Any]:
+    return {**RUN, "id": run_id, "name": name, "state": state, "source": {"id": source} if source else None}
+
+
+# Newest first.
+RUNS = [
+    named("r-9", "other"),
+    named("r-8"),
+    named("r-7", "other"),
+    named("r-6", state="error"),
+    named("r-5", source="hourly"),
+    named("r-4", state="failed"),
+    named("r-3"),
+]
+COMPARISON = {"metrics": [], "not_compared": [], "same_dataset": True}
+
+
+def answer_about_runs(request: httpx.Request) -> httpx.Response:
+    """Answer as a project with those runs."""
+    path = request.url.path.rpartition("/")[2]
+    if path == "runs":
+        return httpx.Response(200, json={"items": RUNS[: int(request.url.params["limit"])], "next_cursor": None})
+    if path == "runs:compare":
+        return httpx.Response(200, json={**COMPARISON, **request.url.params})
+    found = next((run for run in RUNS if run["id"] == path), None)
+    return httpx.Response(200, json=found) if found else problem(404, "not_found")
+
+
+@pytest.fixture
+def project_with_runs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command see those runs."""
+    del call
+    connected = partial(Client, http=httpx.MockTransport(answer_about_runs))
+    monkeypatch.setattr("evalward.command_line.session.Client", connected)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "compared"),
+    [
+        ("r-3", "latest", ("r-3", "r-9")),
+        ("latest", "r-3", ("r-9", "r-3")),
+        ("previous", "latest", ("r-7", "r-9")),
+        ("latest", "previous", ("r-9", "r-7")),
+        ("previous", "r-8", ("r-4", "r-8")),
+        ("r-4", "previous", ("r-4", "r-3")),
+    ],
+)
+def test_runs_are_compared_by_words(
+    call: Call, project_with_runs: None, baseline: str, candidate: str, compared: tuple[str]
+) -> None:
+    del project_with_runs
+    answer = json.loads(call("runs", "compare", baseline, candidate, "--json").out)
+    assert (answer["baseline"], answer["candidate"]) == compared
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("previous", "previous"), "cannot both be `previous`"),
+        (("previous", "r-3"), "no run with a report that was created before r-3"),
+    ],
+)
+def test_a_previous_run_that_is_none_is_told(
+    call: Call, project_with_runs: None, arguments: tuple[str, ...], told: str
+) -> None:
+    del project_with_runs
+    ended = call("runs", "compare", *arguments)
+    assert ended.status == ExitCode.USAGE
+    assert told in ended.err
+
+
+def test_previous_is_the_run_before_the_latest_of_its_name(call: Call, project_with_runs: None) -> None:
+    del project_with_runs
+    assert json.loads(call("runs", "show", "previous", "--json").out)["id"] == "r-7"
+    assert json.loads(call("runs", "show", "latest", "--json").out)["id"] == "r-9"
+
+
+WRITES = {
+    "cancel": ("runs", "cancel", "latest"),
+    "resume": ("runs", "resume", "latest"),
+    "label": ("runs", "label", "latest", "a=1"),
+    "delete": ("runs", "delete", "latest", "--yes"),
+}
+
+
+@pytest.mark.parametrize("command", WRITES.values(), ids=WRITES)
+def test_a_write_to_the_latest_run_goes_on_with_the_run_it_found(
+    service: Service, call: Call, command: tuple[str, ...]
+) -> None:
+    # Killed while it waits for the answer.
+    service.answers = [httpx.Response(200, json={"items": [named("r-1")]})]
+    with pytest.raises(KilledError):
+        call(*command)
+    service.answers = [httpx.Response(200, json=named("r-1"))]
+    assert call(*command).status == ExitCode.DONE
+    written = [request for request in service.requests if request.method != "GET"]
+    assert [request.url.path.split("/")[5] for request in written] == ["r-1", "r-1"]
+    assert len({request.headers["idempotency-key"] for request in written}) == 1
+    assert len(service.requests) == 3, "the word is looked up once"
+
+
+def test_the_latest_run_is_asked_for_before_it_is_deleted(service: Service, call: Call) -> None:
+    service.answers = [httpx.Response(200, json={"items": [named("r-1")]})]
+    ended = call("runs", "delete", "latest")
+    assert ended.status == ExitCode.USAGE
+    assert [request.method for request in service.requests] == ["GET"]
+
+
+def test_an_import_is_asked_for_with_all_that_the_api_takes(service: Service, call: Call) -> None:
+    made = {"id": "i-1", "state": "queued"}
+    service.answers = [httpx.Response(202, json=made), httpx.Response(202, json=made)]
+    uri = "s3://b/datasets/incoming/demo/a.jsonl"
+    assert call("imports", "create", uri, "--name", "a").status == ExitCode.DONE
+    options = ("--format", "jsonl", "--map", "output=/a/b=c", "--map", "input=/q", "--replace-nul", "--validate-only")
+    assert call("imports", "create", uri, "--name", "a", *options).status == ExitCode.DONE
+    plain, full = (json.loads(request.content) for request in service.requests)
+    assert plain == {"name": "a", "uri": uri}
+    mapping = {"output": "/a/b=c", "input": "/q"}
+    assert full == {**plain, "format": "jsonl", "mapping": mapping, "nul": "replace", "validate_only": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--map", "output"), "--map 'output' is not key=value, such as output=/answer/text.\n"),
+        (("--map", "output=/a", "--map", "output=/b"), "--map output is given twice: '/a' and '/b'.\n"),
+    ],
+)
+def test_a_mapping_that_is_none_is_told(service: Service, call: Call, given: tuple[str, ...], told: str) -> None:
+    ended = call("imports", "create", "s3://b/a.jsonl", "--name", "a", *given)
+    assert (ended.status, ended.err) == (ExitCode.USAGE, told)
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("kind", ["results", "outputs"])
+def test_lines_come_page_by_page(service: Service, call: Call, kind: str) -> None:
+    pages = [
+        {"items": [{"record": "1", "output": "\x9bhi"}, {"record": "2"}], "next_cursor": "c"},
+        {"items": [{"record": "3"}], "next_cursor": None},
+    ]
+    service.answers = [httpx.Response(200, json=page) for page in pages]
+    out = call("runs", kind, "r-1", "--jsonl").out
+    assert [json.loads(line)["record"] for line in out.splitlines()] == ["1", "2", "3"]
+    assert "\x9b" not in out
+
+    # What was printed before a failure stays, and nobody reads further than was asked for.
+    service.answers = [httpx.Response(200, json=pages[0]), problem(403, "permission_denied")]
+    ended = call("runs", kind, "r-1", "--jsonl")
+    assert (ended.status, len(ended.out.splitlines())) == (ExitCode.REFUSED, 2)
+    assert json.loads(ended.err)["error"]["code"] == "permission_denied"
+    service.answers = [httpx.Response(200, json=pages[0])]
+    assert len(call("runs", kind, "r-1", "--jsonl", "--limit", "2").out.splitlines()) == 2

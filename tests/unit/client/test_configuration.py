@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,14 @@ def test_patience_is_a_number_of_seconds() -> None:
     assert read_patience({"EVALWARD_PATIENCE_SECONDS": "5"}) == 5.0
     with pytest.raises(ConfigurationError, match="no number"):
         read_patience({"EVALWARD_PATIENCE_SECONDS": "-1"})
+
+
+@pytest.mark.parametrize("find", [login_file, pending_folder])
+def test_a_machine_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch, find: Callable[..., Path]) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigurationError, match="set HOME, or XDG_"):
+        find({})
+    assert find({"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s"}).parts[1] in ("c", "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 
 import httpx
@@ -11,7 +12,7 @@ from evalward.pending_writes import PendingWrites
 from evalward.routes import make_route
 from evalward.transport import Transport, Write
 
-from .conftest import KEY, Service, problem
+from .conftest import KEY, URL, Service, problem
 
 RUN = Write(operation="runs.create", path={"project": "demo"}, body={"name": "nightly"})
 type Connect = Callable[..., Transport]
@@ -247,3 +248,34 @@ def test_an_url_that_is_safe_is_taken(connect: Connect, url: str) -> None:
 def test_a_parameter_stays_one_segment(value: str, segment: str) -> None:
     method, path = make_route("datasets.get", {"project": "demo", "dataset": value})
     assert (method, path) == ("GET", f"/v1/projects/demo/datasets/{segment}")
+
+
+def test_a_proxy_that_refuses_has_passed_nothing_on(service: Service, connect: Connect, pending: PendingWrites) -> None:
+    service.answers = [httpx.ProxyError("407 Proxy Authentication Required")]
+    with pytest.raises(UnreachableError, match="407"):
+        connect(patience_seconds=0).write(RUN)
+    assert pending.entries() == []
+
+
+def test_a_certificate_that_is_not_trusted_is_not_asked_for_again(service: Service, connect: Connect) -> None:
+    error = httpx.ConnectError("certificate verify failed")
+    error.__cause__ = ssl.SSLCertVerificationError("self-signed certificate")
+    service.answers = [error]
+    with pytest.raises(UnreachableError, match="certificate verify failed"):
+        connect().write(RUN)
+    assert (len(service.requests), service.waits) == (1, [])
+
+
+def test_a_request_that_is_sent_again_says_so_once(service: Service) -> None:
+    said: list[str] = []
+    transport = Transport(
+        URL,
+        KEY,
+        http=httpx.MockTransport(service.handle),
+        sleep=service.sleep,
+        clock=lambda: service.now,
+        say=said.append,
+    )
+    service.answers = [httpx.ConnectError("no route"), httpx.Response(503), httpx.Response(202, json={})]
+    transport.write(RUN)
+    assert said == ["No answer yet (no route); trying again for 60 s at most."]

@@ -1,25 +1,43 @@
 """`evalward datasets`."""
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from evalward.command_line.documents import read_pairs
-from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Yes
-from evalward.command_line.output import as_text, notes, print_table, say, show, show_fields, show_list, write_file
+from evalward.command_line.options import (
+    AsJson,
+    FileFormat,
+    IdempotencyKey,
+    Limit,
+    Mapping,
+    Project,
+    ReplaceNul,
+    ValidateOnly,
+    Yes,
+)
+from evalward.command_line.output import (
+    as_cell,
+    as_text,
+    notes,
+    print_table,
+    say,
+    show,
+    show_fields,
+    show_list,
+    write_file,
+)
 from evalward.command_line.selection import find_dataset, is_sha256
 from evalward.command_line.session import confirm, open_session, take
 from evalward.publish_file import WantedDataset
 
 app = typer.Typer(no_args_is_help=True)
 
-_CELL_CHARACTERS = 80
 _Dataset = Annotated[
     str, typer.Argument(metavar="DATASET", help="NAME (its newest version), NAME@VERSION or a SHA-256.")
 ]
@@ -29,15 +47,10 @@ _Dataset = Annotated[
 def publish_dataset(
     file: Annotated[Path, typer.Argument(help="JSONL or Parquet, at most 64 MiB.")],
     name: Annotated[str | None, typer.Option(help="Of the dataset; by default the file's, without its ending.")] = None,
-    file_format: Annotated[
-        Literal["jsonl", "parquet"] | None, typer.Option("--format", help="By default by the file's ending.")
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", help="FIELD=PLACE: fill a field from a JSON Pointer or column. Repeatable."),
-    ] = None,
-    replace_nul: Annotated[bool, typer.Option("--replace-nul", help="Store NUL characters as U+FFFD.")] = False,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check and count, publish nothing.")] = False,
+    file_format: FileFormat = None,
+    mapping: Mapping = None,
+    replace_nul: ReplaceNul = False,
+    validate_only: ValidateOnly = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print NAME@VERSION only, as `runs create --dataset` takes it.")
     ] = False,
@@ -157,10 +170,7 @@ def delete_dataset(
 
 def _short(name: str) -> Callable[[Any], str]:
     def cell(item: Any) -> str:
-        value = item.get(name)
-        text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
-        text = " ".join(as_text(text).split())
-        return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"
+        return as_cell(item.get(name))
 
     return cell
 

@@ -45,6 +45,9 @@ _StrictLoader.add_constructor("json-number", _read_number)
 _StrictLoader.add_constructor("tag:yaml.org,2002:map", _read_mapping)
 
 
+_EXAMPLES = {"--label": "team=search", "--map": "output=/answer/text"}
+
+
 def read_document(path: Path) -> JsonObject:
     """Read an object from a YAML or JSON file, or from the standard input (`-`).
 
@@ -74,12 +77,14 @@ def read_pairs(pairs: list[str], option: str) -> dict[str, str]:
     Raises
     ------
     ConfigurationError
-        One has no `=`.
+        One has no `=`, or a key stands twice.
     """
     read: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise ConfigurationError(f"{option} {pair!r} is not key=value.")
+            raise ConfigurationError(f"{option} {pair!r} is not key=value, such as {_EXAMPLES[option]}.")
+        if key in read:
+            raise ConfigurationError(f"{option} {key} is given twice: {read[key]!r} and {value!r}.")
         read[key] = value
     return read

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 7
     WAITED_IN_VAIN = 8
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
 
 
 _OF_ERRORS: dict[type[EvalwardError], ExitCode] = {

@@ -4,26 +4,45 @@ from typing import Annotated, Any
 
 import typer
 
-from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project
+from evalward.command_line.documents import read_pairs
+from evalward.command_line.options import (
+    AsJson,
+    FileFormat,
+    IdempotencyKey,
+    Limit,
+    Mapping,
+    Project,
+    ReplaceNul,
+    ValidateOnly,
+)
 from evalward.command_line.output import show_fields, show_list
 from evalward.command_line.problem_text import describe_place
 from evalward.command_line.session import open_session, take
+from evalward.transport import JsonObject
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("create")
 def create_import(
-    uri: Annotated[str, typer.Argument(help="s3://BUCKET/datasets/incoming/PROJECT/FILE")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="s3://BUCKET/datasets/incoming/PROJECT/FILE")],
     name: Annotated[str, typer.Option(help="Of the dataset.")],
-    file_format: Annotated[str | None, typer.Option("--format", help="jsonl or parquet; else by the ending.")] = None,
+    file_format: FileFormat = None,
+    mapping: Mapping = None,
+    replace_nul: ReplaceNul = False,
+    validate_only: ValidateOnly = False,
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import an object that is in the bucket already."""
+    """Import an object that is in the bucket already, in the background; `evalward imports show` says how it went."""
     del as_json
-    body = {"name": name, "uri": uri} | ({"format": file_format} if file_format else {})
+    body: JsonObject = {"name": name, "uri": uri}
+    body |= {"format": file_format} if file_format else {}
+    body |= {"mapping": read_pairs(mapping, "--map")} if mapping else {}
+    # What is not asked for is left out: older services know the rest.
+    body |= {"nul": "replace"} if replace_nul else {}
+    body |= {"validate_only": True} if validate_only else {}
     with open_session() as session:
         where = session.project(project)
         show_fields(session.client.imports.create(where, body, idempotency_key=idempotency_key))
@@ -41,7 +60,9 @@ def list_imports(project: Project = None, limit: Limit = 50, as_json: AsJson = F
 
 @app.command("show")
 def show_import(
-    import_id: Annotated[str, typer.Argument(metavar="IMPORT")], project: Project = None, as_json: AsJson = False
+    import_id: Annotated[str, typer.Argument(metavar="IMPORT", help="Its id.")],
+    project: Project = None,
+    as_json: AsJson = False,
 ) -> None:
     """Read an import: what became of it, or the rows and fields that are wrong."""
     del as_json

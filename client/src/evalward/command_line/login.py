@@ -36,7 +36,7 @@ def log_in(
         api_key = _ask_for_key(key_stdin)
     assert api_url is not None  # noqa: S101 - one of both is given
     login = Login(check_url(api_url), api_key, project)
-    with Client(login.api_url, login.api_key, patience_seconds=read_patience()) as client:
+    with Client(login.api_url, login.api_key, patience_seconds=read_patience(), say=say) as client:
         me = client.whoami()
     path = login_file()
     write_login(path, login)

@@ -9,6 +9,7 @@ import typer
 from evalward.command_line import (
     claims,
     datasets,
+    evaluation,
     failures,
     imports,
     installation,
@@ -21,6 +22,7 @@ from evalward.command_line import (
     webhooks,
 )
 from evalward.command_line.exit_codes import of_error
+from evalward.command_line.output import open_output
 from evalward.command_line.problem_text import print_error
 from evalward.errors import EvalwardError
 
@@ -56,6 +58,7 @@ app.add_typer(keys.app, name="keys", help="API keys.")
 app.add_typer(datasets.app, name="datasets", help="Publish files, read what was published.")
 app.add_typer(imports.app, name="imports", help="Files in the bucket on their way to a dataset.")
 app.add_typer(runs.app, name="runs", help="Evaluate datasets, read reports, compare.")
+app.command("evaluate")(evaluation.evaluate_records)
 app.add_typer(sources.app, name="sources", help="Scheduled pulls of traces, and their windows.")
 app.add_typer(webhooks.app, name="webhooks", help="Endpoints that are told what happened.")
 app.add_typer(failures.app, name="failures", help="What went wrong, grouped by cause.")
@@ -68,8 +71,13 @@ app.command("audit")(installation.list_audit_events)
 
 def main() -> None:
     """Run the command of the command line and exit with its status."""
+    open_output()
     try:
         app(prog_name="evalward")
     except EvalwardError as error:
+        # What was printed before it comes before it.
+        sys.stdout.flush()
         print_error(error)
         sys.exit(of_error(error))
+    finally:
+        sys.stdout.flush()

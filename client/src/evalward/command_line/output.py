@@ -1,9 +1,11 @@
 """What a command prints: documents and tables on the standard output, everything else on the standard error."""
 
+import io
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from evalward.command_line.exit_codes import ExitCode
 from evalward.errors import ConfigurationError
 
 # Without a terminal there is no width to keep to.
@@ -21,6 +24,7 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 _GAP = 3
 _ROOM = 8
+_CELL_CHARACTERS = 80
 # What a terminal would act on: a text of somebody else's is shown, never obeyed.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -38,6 +42,39 @@ class Output:
     """
 
     is_json: bool = False
+
+
+class _StandardOutput(io.FileIO):
+    """The standard output, whose reader may have gone: `| head` is no fault of ours."""
+
+    def write(self, content: Any, /) -> int | None:
+        """Write, or end the command when nobody reads any more."""
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            # What is left in the buffers goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise SystemExit(ExitCode.OUTPUT_CLOSED) from None
+
+
+def open_output() -> None:
+    """Make the standard output end the command when its reader goes, and take every character.
+
+    A character that its encoding lacks is written as an escape. Where the standard output is another stream already
+    (tests), it stays.
+    """
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the process ends
+    if sys.stdout is not sys.__stdout__:
+        return
+    sys.stdout.flush()
+    raw = _StandardOutput(sys.stdout.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=sys.stdout.encoding,
+        errors="backslashreplace",
+        line_buffering=sys.stdout.isatty(),
+    )
 
 
 OUTPUT = Output()
@@ -96,6 +133,12 @@ def show_list(items: Sequence[Mapping[str, Any]], columns: Mapping[str, Column],
     show({"items": list(items), "more": is_cut}, summary)
 
 
+def show_lines(items: Iterable[Mapping[str, Any]]) -> None:
+    """Print items as they come, one line of JSON each."""
+    for item in items:
+        print_json_line(item)
+
+
 def show_ids(items: Sequence[Mapping[str, Any]]) -> None:
     """Print the ids of items, one a line."""
     sys.stdout.writelines(f"{item['id']}\n" for item in items)
@@ -133,9 +176,24 @@ def _find_whole_columns(lines: Sequence[Sequence[str]], width: int) -> set[int]:
 
 def print_json(document: Any) -> None:
     """Print JSON, two spaces, on the standard output."""
-    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+    lines = json.dumps(document, indent=2, ensure_ascii=_is_ascii()).split("\n")
+    sys.stdout.writelines(_escape(line) + "\n" for line in lines)
+
+
+def print_json_line(document: Any) -> None:
+    """Print JSON in one line on the standard output."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=_is_ascii())
+    sys.stdout.write(_escape(text) + "\n")
+
+
+def _escape(line: str) -> str:
     # JSON itself escapes no control character beyond ASCII.
-    sys.stdout.writelines(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n" for line in lines)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def _is_ascii() -> bool:
+    """Tell whether the standard output takes less than Unicode, so that JSON has to escape the rest."""
+    return not (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -180,6 +238,13 @@ def as_text(value: Any) -> str:
             return clean(json.dumps(value, ensure_ascii=False))
         case _:
             return clean(str(value))
+
+
+def as_cell(value: Any) -> str:
+    """Return what somebody else wrote as the beginning of one line."""
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    text = " ".join(as_text(text).split())
+    return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"
 
 
 def clean(text: str) -> str:

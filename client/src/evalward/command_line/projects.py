@@ -53,7 +53,8 @@ def update_project(
     changes = _fields(description, max_stored_runs, max_dataset_bytes, run_retention)
     changes |= {} if paused is None else {"paused": paused}
     with open_session() as session:
-        show_fields(session.client.projects.update(project, changes, idempotency_key=idempotency_key))
+        where = session.project(project)
+        show_fields(session.client.projects.update(where, changes, idempotency_key=idempotency_key))
 
 
 @app.command("list")
@@ -71,7 +72,7 @@ def show_project(project: _Id, as_json: AsJson = False) -> None:
     """Read a project."""
     del as_json
     with open_session() as session:
-        show_fields(session.client.projects.get(project))
+        show_fields(session.client.projects.get(session.project(project)))
 
 
 def _fields(

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Generator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -12,8 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evalward.client import Client
 from evalward.command_line.documents import read_document, read_pairs
 from evalward.command_line.exit_codes import ExitCode, of_run
-from evalward.command_line.options import AsJson, IdempotencyKey, Limit, Project, Quiet, Yes
+from evalward.command_line.options import AsJson, AsLines, IdempotencyKey, Limit, LimitOfLines, Project, Quiet, Yes
 from evalward.command_line.output import (
+    Column,
+    as_cell,
     as_text,
     notes,
     print_table,
@@ -22,11 +25,12 @@ from evalward.command_line.output import (
     show_done,
     show_fields,
     show_ids,
+    show_lines,
     show_list,
     write_file,
 )
-from evalward.command_line.selection import find_run, is_sha256
-from evalward.command_line.session import confirm, open_session, take
+from evalward.command_line.selection import find_run, finder, is_sha256, is_word
+from evalward.command_line.session import Session, confirm, open_session, take
 from evalward.errors import ConfigurationError
 from evalward.resources.runs import END_STATES
 from evalward.transport import JsonObject
@@ -35,9 +39,16 @@ app = typer.Typer(no_args_is_help=True)
 
 _FORMS = {"html": "html", "md": "markdown", "junit": "junit", "json": "json"}
 _POLL_SECONDS = 2
+_USUAL_LIMIT = 50
 
-_Run = Annotated[str, typer.Argument(metavar="RUN", help="Its id; `latest` is the one created last.")]
-_ExactRun = Annotated[str, typer.Argument(metavar="RUN", help="Its id.")]
+_Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its id; `latest`, the run created last; or `previous`, the newest one before it of its name (and source) "
+        "that has a report.",
+    ),
+]
 _Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit with 3 when a gate failed.")]
 _WaitSeconds = Annotated[float, typer.Option("--wait-seconds", min=0, help="How long to wait.")]
 
@@ -75,7 +86,7 @@ def create_run(
             if not wait:
                 show_fields(run, _SUMMARY)
         if wait:
-            _wait(session.client, where, run["id"], wait_seconds, is_quiet=quiet)
+            _wait(session, where, run["id"], wait_seconds, is_quiet=quiet)
 
 
 @app.command("wait")
@@ -86,7 +97,7 @@ def wait_for_run(
     del as_json
     with open_session() as session:
         where = session.project(project)
-        _wait(session.client, where, find_run(session.client, where, run), wait_seconds)
+        _wait(session, where, find_run(session.client, where, run), wait_seconds)
 
 
 @app.command("list")
@@ -127,8 +138,9 @@ def list_results(
     evaluator: Annotated[str | None, typer.Option(help="Only of this evaluator.")] = None,
     status: Annotated[str | None, typer.Option(help="scored, skipped or error.")] = None,
     project: Project = None,
-    limit: Limit = 50,
+    limit: LimitOfLines = None,
     as_json: AsJson = False,
+    as_lines: AsLines = False,
 ) -> None:
     """List results in the order of the records."""
     del as_json
@@ -136,9 +148,34 @@ def list_results(
         where = session.project(project)
         run_id = find_run(session.client, where, run)
         results = session.client.runs.each_result(where, run_id, evaluator=evaluator, status=status)
-        items, is_cut = take(results, limit)
+        if as_lines:
+            show_lines(islice(results, limit))
+            return
+        items, is_cut = take(results, limit or _USUAL_LIMIT)
     names = ("record", "trial", "evaluator", "status", "score", "passed", "error")
     show_list(items, {name: name for name in names}, is_cut=is_cut)
+
+
+@app.command("outputs")
+def list_outputs(
+    run: _Run,
+    project: Project = None,
+    limit: LimitOfLines = None,
+    as_json: AsJson = False,
+    as_lines: AsLines = False,
+) -> None:
+    """List what the run's target answered, in the order of the records. Recorded outputs stand in the dataset."""
+    del as_json
+    with open_session() as session:
+        where = session.project(project)
+        outputs = session.client.runs.each_output(where, find_run(session.client, where, run))
+        if as_lines:
+            show_lines(islice(outputs, limit))
+            return
+        items, is_cut = take(outputs, limit or _USUAL_LIMIT)
+    columns: dict[str, Column] = {"record": "record", "trial": "trial", "output": lambda one: as_cell(one["output"])}
+    names = ("error", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "attempts")
+    show_list(items, {**columns, **{name: name for name in names}}, is_cut=is_cut)
 
 
 @app.command("report")
@@ -154,7 +191,7 @@ def read_report(
         str,
         typer.Option(
             metavar="RUN|previous|none",
-            help="What the report says the run moved from: an id, or the newest earlier run of its name.",
+            help="What the report says the run moved from: as RUN; `previous` is the one before RUN.",
         ),
     ] = "previous",
     project: Project = None,
@@ -166,6 +203,8 @@ def read_report(
         where = session.project(project)
         run_id = find_run(session.client, where, run)
         since = None if baseline == "none" else baseline
+        # The service knows which is the previous one.
+        since = find_run(session.client, where, since) if since == "latest" else since
         if form is None and output is None:
             _print_report(session.client.runs.report(where, run_id, since))
             return
@@ -179,9 +218,19 @@ def read_report(
 
 @app.command("compare")
 def compare_runs(
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The id of the run to compare with.")],
+    baseline: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASELINE",
+            help="The run to compare with: its id, `latest`, or `previous`, the newest one before CANDIDATE of its "
+            "name (and source) that has a report.",
+        ),
+    ],
     candidate: Annotated[
-        str, typer.Argument(metavar="CANDIDATE", help="The id of the run to judge; `latest` is the one created last.")
+        str,
+        typer.Argument(
+            metavar="CANDIDATE", help="The run to judge: its id, `latest`, or the one `previous` to BASELINE."
+        ),
     ],
     fail_on_regression: Annotated[
         bool,
@@ -194,29 +243,31 @@ def compare_runs(
     del as_json
     with open_session() as session:
         where = session.project(project)
-        candidate = find_run(session.client, where, candidate)
+        baseline, candidate = _find_both(session.client, where, baseline, candidate)
         comparison = session.client.runs.compare(where, baseline, candidate)
     show(comparison, lambda: _print_comparison(comparison))
     worse = [metric["id"] for metric in comparison["metrics"] if is_regression(metric)]
     if fail_on_regression and worse:
-        say(f"Worse: {', '.join(worse)}.")
+        say(f"Worse: {', '.join(worse)}. `evalward runs compare {baseline} {candidate} --json` has the records.")
         raise typer.Exit(ExitCode.GATE_FAILED)
 
 
 @app.command("cancel")
 def cancel_run(
-    run: _ExactRun, project: Project = None, idempotency_key: IdempotencyKey = None, as_json: AsJson = False
+    run: _Run, project: Project = None, idempotency_key: IdempotencyKey = None, as_json: AsJson = False
 ) -> None:
     """Cancel a run that has not ended; what it has evaluated stays."""
     del as_json
     with open_session() as session:
-        answer = session.client.runs.cancel(session.project(project), run, idempotency_key=idempotency_key)
+        where = session.project(project)
+        find = finder(session.client, where, run)
+        answer = session.client.runs.cancel(where, run, find=find, idempotency_key=idempotency_key)
     show_fields(answer, _SUMMARY)
 
 
 @app.command("resume")
 def resume_run(
-    run: _ExactRun,
+    run: _Run,
     wait: _Wait = False,
     wait_seconds: _WaitSeconds = 3600,
     project: Project = None,
@@ -227,16 +278,17 @@ def resume_run(
     del as_json
     with open_session() as session:
         where = session.project(project)
-        answer = session.client.runs.resume(where, run, idempotency_key=idempotency_key)
+        find = finder(session.client, where, run)
+        answer = session.client.runs.resume(where, run, find=find, idempotency_key=idempotency_key)
         if wait:
-            _wait(session.client, where, run, wait_seconds)
+            _wait(session, where, answer["id"], wait_seconds)
         else:
             show_fields(answer, _SUMMARY)
 
 
 @app.command("label")
 def label_run(
-    run: _ExactRun,
+    run: _Run,
     labels: Annotated[list[str], typer.Argument(help="key=value sets a label, key- takes one off.")],
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
@@ -251,13 +303,15 @@ def label_run(
             raise ConfigurationError(f"{text!r} is neither key=value nor key-.")
         changes[key if equals else text[:-1]] = value if equals else None
     with open_session() as session:
-        answer = session.client.runs.label(session.project(project), run, changes, idempotency_key=idempotency_key)
+        where = session.project(project)
+        find = finder(session.client, where, run)
+        answer = session.client.runs.label(where, run, changes, find=find, idempotency_key=idempotency_key)
     show_fields(answer, ("id", "name", "labels"))
 
 
 @app.command("delete")
 def delete_run(
-    run: _ExactRun,
+    run: _Run,
     yes: Yes = False,
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
@@ -265,10 +319,20 @@ def delete_run(
 ) -> None:
     """Delete an ended run with its results and its report."""
     del as_json
-    confirm(f"Delete the run {run} with its report?", is_agreed=yes)
+    if not is_word(run):
+        confirm(f"Delete the run {run} with its report?", is_agreed=yes)
     with open_session() as session:
-        session.client.runs.delete(session.project(project), run, idempotency_key=idempotency_key)
-    show_done("deleted", run)
+        where = session.project(project)
+
+        def find() -> str:
+            found = find_run(session.client, where, run)
+            confirm(f"Delete the run {found} with its report?", is_agreed=yes)
+            return found
+
+        deleted = session.client.runs.delete(
+            where, run, find=find if is_word(run) else None, idempotency_key=idempotency_key
+        )
+    show_done("deleted", deleted)
 
 
 def is_regression(metric: JsonObject) -> bool:
@@ -286,8 +350,28 @@ def is_regression(metric: JsonObject) -> bool:
 _SUMMARY = ("id", "name", "state", "dataset", "source", "progress", "labels", "created_at", "error")
 
 
-def _wait(client: Client, project: str, run_id: str, wait_seconds: float, *, is_quiet: bool = False) -> None:
+_AFTER = {
+    "failed": " `evalward runs report {run}` says which gate failed.",
+    "error": " `evalward runs resume {run} --wait` goes on with what has no result, once the cause is mended.",
+    "cancelled": " `evalward runs resume {run} --wait` goes on with what has no result.",
+}
+
+
+def _find_both(client: Client, project: str, baseline: str, candidate: str) -> tuple[str, str]:
+    """Return the ids of two runs to compare; `previous` is the run before the other one."""
+    if baseline == candidate == "previous":
+        raise ConfigurationError("BASELINE and CANDIDATE cannot both be `previous`: that is the run before the other.")
+    if baseline == "previous":
+        candidate = find_run(client, project, candidate)
+        return find_run(client, project, baseline, candidate), candidate
+    baseline = find_run(client, project, baseline)
+    return baseline, find_run(client, project, candidate, baseline)
+
+
+def _wait(session: Session, project: str, run_id: str, wait_seconds: float, *, is_quiet: bool = False) -> None:
     """Wait for the end, show it unless quiet, and leave with the status that says it."""
+    client = session.client
+    session.on_interrupt = f"Interrupted. The run goes on: `evalward runs wait {run_id}` waits for its end."
     with _progress() as look:
         run = client.runs.wait(project, run_id, timeout_seconds=wait_seconds, look=look, poll_seconds=_POLL_SECONDS)
 
@@ -299,7 +383,7 @@ def _wait(client: Client, project: str, run_id: str, wait_seconds: float, *, is_
 
     if not is_quiet:
         show(run, summary)
-    say(f"Run {run_id}: {run['state']}.")
+    say(f"Run {run_id}: {run['state']}.{_AFTER.get(run['state'], '').format(run=run_id)}")
     raise typer.Exit(of_run(run["state"]))
 
 

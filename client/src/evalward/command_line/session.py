@@ -10,10 +10,14 @@ import typer
 from evalward.client import Client
 from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.output import say
+from evalward.command_line.selection import find_nearest
 from evalward.configuration import Login, find_login, pending_folder, read_patience
-from evalward.errors import ConfigurationError
+from evalward.errors import ConfigurationError, EvalwardError, ProblemError
 from evalward.pending_writes import PendingWrites
 from evalward.transport import JsonObject
+
+_LOOKED_AT = 1000
+_SHOWN = 5
 
 
 class Session:
@@ -25,11 +29,18 @@ class Session:
         Calls the API.
     login
         Where and as whom.
+
+    Attributes
+    ----------
+    on_interrupt
+        What somebody who interrupts the command is told.
     """
 
     def __init__(self, client: Client, login: Login) -> None:
         self.client = client
+        self.on_interrupt = "Interrupted. A write that was on its way goes on when the same command is sent again."
         self._login = login
+        self._project: str | None = None
 
     def project(self, named: str | None) -> str:
         """Return the project a command works in.
@@ -42,7 +53,25 @@ class Session:
         project = named or self._login.project
         if not project:
             raise ConfigurationError("No project: give --project, set EVALWARD_PROJECT, or log in with --project.")
+        self._project = project
         return project
+
+    def explain_not_found(self) -> str | None:
+        """Say whether the key sees the command's project, and which others; None when there is none to look for."""
+        if self._project is None:
+            return None
+        try:
+            seen = [str(project["id"]) for project in islice(self.client.projects.each(), _LOOKED_AT)]
+        except EvalwardError:
+            return None
+        if self._project in seen:
+            return f"The project {self._project} is there: look for what the command names in it with its `… list`."
+        nearest = find_nearest(self._project, seen)
+        meant = f" Did you mean {nearest}?" if nearest else ""
+        if not seen:
+            return "This key sees no project: `evalward whoami` shows its grants."
+        shown = ", ".join(sorted(seen)[:_SHOWN]) + (", …" if len(seen) > _SHOWN else "")
+        return f"This key sees no project {self._project}.{meant} It sees {shown} (`evalward projects list`)."
 
 
 @contextlib.contextmanager
@@ -50,11 +79,16 @@ def open_session() -> Generator[Session]:
     """Give a session while the block runs. Keys of writes that do not end are kept in files."""
     login = find_login()
     keys = PendingWrites(pending_folder(), say=say)
-    with Client(login.api_url, login.api_key, keys=keys, patience_seconds=read_patience()) as client:
+    with Client(login.api_url, login.api_key, keys=keys, patience_seconds=read_patience(), say=say) as client:
+        session = Session(client, login)
         try:
-            yield Session(client, login)
+            yield session
         except KeyboardInterrupt:
-            say("Interrupted. A write that was on its way goes on when the same command is sent again.")
+            say(session.on_interrupt)
+            raise
+        except ProblemError as error:
+            if error.code == "not_found" and (found := session.explain_not_found()):
+                error.add_note(found)
             raise
 
 
@@ -78,6 +112,7 @@ def confirm(question: str, *, is_agreed: bool) -> None:
         return
     check_somebody_is_there("--yes")
     if not typer.confirm(question, err=True):
+        say("Nothing was done.")
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -89,5 +124,6 @@ def check_somebody_is_there(option: str) -> None:
     ConfigurationError
         There is nobody to ask; it names the option to give instead.
     """
-    if not sys.stdin.isatty():
+    # A closed standard input is none at all.
+    if sys.stdin is None or not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         raise ConfigurationError(f"There is nobody to ask: give {option}.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalward.publish_file import Publication, WantedDataset, publish_file
 from evalward.resources.resource import Resource
-from evalward.transport import JsonObject, Write, read_object
+from evalward.transport import JsonObject, Write
 
 
 class Datasets(Resource):
@@ -66,15 +66,8 @@ class Datasets(Resource):
         idempotency_key
             A key of your own; nothing is remembered beside it.
         """
-        with self._transport.hold(self._of_deletion(project, named), idempotency_key) as held:
-            if not held.note:
-                try:
-                    held.remember(find())
-                except BaseException:
-                    held.finish()
-                    raise
-            return read_object(self._transport.write_under(held, self._of_deletion(project, held.note)))
 
-    @staticmethod
-    def _of_deletion(project: str, dataset: str) -> Write:
-        return Write(operation="datasets.delete", path={"project": project, "dataset": dataset})
+        def make(dataset: str) -> Write:
+            return Write(operation="datasets.delete", path={"project": project, "dataset": dataset})
+
+        return self._write_found(make, named, find, idempotency_key)[1]

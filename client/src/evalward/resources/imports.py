@@ -11,7 +11,7 @@ class Imports(Resource):
     """Files in the bucket on their way to a dataset."""
 
     def create(self, project: str, wanted: JsonObject, *, idempotency_key: str | None = None) -> JsonObject:
-        """Import an object (`name`, `uri`, `format`, `mapping`, `nul`); it is worked on in the background."""
+        """Import an object (`name`, `uri`, `format`, `mapping`, `nul`, `validate_only`) in the background."""
         return self._write(Write(operation="datasets.import", path={"project": project}, body=wanted), idempotency_key)
 
     def get(self, project: str, import_id: str) -> JsonObject:

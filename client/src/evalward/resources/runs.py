@@ -108,24 +108,67 @@ class Runs(Resource):
         """Compare two runs record by record."""
         return self._read("runs.compare", {"project": project}, {"baseline": baseline, "candidate": candidate})
 
-    def cancel(self, project: str, run: str, *, idempotency_key: str | None = None) -> JsonObject:
-        """Cancel a run that has not ended; what it has evaluated stays."""
-        return self._write(self._of("runs.cancel", project, run), idempotency_key)
+    def cancel(
+        self, project: str, run: str, *, find: Callable[[], str] | None = None, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Cancel a run that has not ended; what it has evaluated stays. `find` as for `delete`."""
+        return self._change("runs.cancel", project, run, find, idempotency_key)[1]
 
-    def resume(self, project: str, run: str, *, idempotency_key: str | None = None) -> JsonObject:
-        """Resume a run that ended in error or was cancelled; only what has no result is evaluated."""
-        return self._write(self._of("runs.resume", project, run), idempotency_key)
+    def resume(
+        self, project: str, run: str, *, find: Callable[[], str] | None = None, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Resume a run that ended in error or was cancelled; only what has no result is evaluated.
+
+        `find` as for `delete`.
+        """
+        return self._change("runs.resume", project, run, find, idempotency_key)[1]
 
     def label(
-        self, project: str, run: str, labels: dict[str, str | None], *, idempotency_key: str | None = None
+        self,
+        project: str,
+        run: str,
+        labels: dict[str, str | None],
+        *,
+        find: Callable[[], str] | None = None,
+        idempotency_key: str | None = None,
     ) -> JsonObject:
-        """Set labels; None takes one off, those left out stay."""
-        return self._write(self._of("runs.label", project, run, {"labels": labels}), idempotency_key)
+        """Set labels; None takes one off, those left out stay. `find` as for `delete`."""
+        return self._change("runs.label", project, run, find, idempotency_key, {"labels": labels})[1]
 
-    def delete(self, project: str, run: str, *, idempotency_key: str | None = None) -> None:
-        """Delete an ended run with its results and its report."""
-        self._write(self._of("runs.delete", project, run), idempotency_key)
+    def delete(
+        self, project: str, run: str, *, find: Callable[[], str] | None = None, idempotency_key: str | None = None
+    ) -> str:
+        """Delete an ended run with its results and its report.
 
-    @staticmethod
-    def _of(operation: str, project: str, run: str, body: Any = None) -> Write:
-        return Write(operation=operation, path={"project": project, "run": run}, body=body)
+        Parameters
+        ----------
+        project, run
+            Which: an id, or what its user calls it.
+        find
+            Returns the id of what its user calls so. Interrupted and made again, the write goes on with the run that
+            was found the first time.
+        idempotency_key
+            A key of your own; nothing is remembered beside it.
+
+        Returns
+        -------
+        str
+            The run's id.
+        """
+        return self._change("runs.delete", project, run, find, idempotency_key)[0]
+
+    def _change(
+        self,
+        operation: str,
+        project: str,
+        run: str,
+        find: Callable[[], str] | None,
+        idempotency_key: str | None,
+        body: Any = None,
+    ) -> tuple[str, JsonObject]:
+        def make(run_id: str) -> Write:
+            return Write(operation=operation, path={"project": project, "run": run_id}, body=body)
+
+        if find is None:
+            return run, self._write(make(run), idempotency_key)
+        return self._write_found(make, run, find, idempotency_key)
