@@ -202,6 +202,23 @@ def test_run_is_watched_until_its_report_is_there(client: StackClient, project: 
     assert "<testsuites" in Path(download.value.path()).read_text()
 
 
+def test_worst_records_are_quoted_and_shown_whole(client: StackClient, project: str, open_console: Open) -> None:
+    hostile = "<img src=x onerror=\"document.title = 'gone'\"> \u202egnp.exe"
+    client.upload(project, "questions", [{"id": "r0", "input": hostile, "output": "why? " * 100, "reference": "yes"}])
+    order = {"name": "quoted", "dataset": {"name": "questions"}, "evaluators": [{"name": "exact_match"}]}
+    run = client.expect(202, "POST", f"/v1/projects/{project}/runs", json=order)
+    client.wait_for_run(project, run["id"])
+    page = open_console()
+    visit(page, project, "runs", run["id"])
+    worst = page.get_by_role("listitem").filter(has_text="r0")
+    expect(worst.get_by_role("definition").nth(0)).to_have_text(hostile.replace("\u202e", "\ufffd"))
+    expect(worst.get_by_role("definition").nth(1)).to_have_text(re.compile(r"^why\?.{295} …$", re.DOTALL))
+    worst.get_by_text("Whole record").click()
+    expect(worst.locator("pre")).to_contain_text(json.dumps("why? " * 100))
+    expect(worst.locator("pre")).to_contain_text("\\u202e")
+    assert page.title() != "gone"
+
+
 def test_run_started_over_a_broken_line_is_started_once(client: StackClient, project: str, open_console: Open) -> None:
     page = open_console()
     visit(page, project, "runs")

@@ -64,7 +64,7 @@ def _take(browser: Browser, client: StackClient, showcase: Showcase, folder: Pat
         report = client.request(
             "GET",
             f"/v1/projects/{showcase.project}/runs/{showcase.candidate}/report"
-            f"?format=html&baseline={showcase.baseline}",
+            f"?format=html&excerpts=true&baseline={showcase.baseline}",
         ).text
         # A page of its own: the console's policy would forbid the report its style.
         paper = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)

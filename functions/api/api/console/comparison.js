@@ -14,8 +14,8 @@ function drawInterval(metric, gates) {
   if (metric.mean === null) return muted("nothing was scored");
   const bounds = gates.flatMap(gate => [gate.min, gate.max]);
   const scale = scaleOf([metric.mean, metric.ci_low, metric.ci_high, ...bounds], metric.minimum, metric.maximum);
-  const words = interval(metric.ci_low, metric.ci_high);
-  return drawLine(scale, metric, words, `mean ${number(metric.mean)}, 95 % interval ${words}`,
+  const words = interval(metric.ci_low, metric.ci_high, metric.unit);
+  return drawLine(scale, metric, words, `mean ${withUnit(metric.mean, metric.unit)}, 95 % interval ${words}`,
     gates.flatMap(gate => [gate.min, gate.max].filter(bound => bound !== null).map(bound => shape("line", { class: `gate ${gate.passed ? "good" : ""}`,
       x1: scale.place(bound), x2: scale.place(bound), y1: 1, y2: 23 }))));
 }
@@ -57,7 +57,7 @@ async function showComparison(view, project, query) {
     section("Metrics", table("What changed", [
       ["Metric", one => named(one.id, "name")], ["Verdict", verdict],
       ["Difference, 95 % interval", one => drawDifference(one), "wide"],
-      ["Baseline", one => number(one.baseline_mean), "number"], ["Candidate", one => number(one.candidate_mean), "number"],
+      ["Baseline", one => withUnit(one.baseline_mean, one.unit), "number"], ["Candidate", one => withUnit(one.candidate_mean, one.unit), "number"],
       ["Pairs", one => count(one.n), "number"], ["Regressions", one => count(one.regressions_count), "number"], ["Fixes", one => count(one.fixes_count), "number"],
     ], found.metrics, { empty: "The runs have no metric in common." })),
     found.metrics.map(one => changes(one)).filter(Boolean),
@@ -67,13 +67,13 @@ function drawDifference(one) {
   if (one.difference === null) return muted("no pair");
   const reach = Math.max(...[one.difference, one.ci_low, one.ci_high, 0.01].map(value => Math.abs(value || 0))) * 1.2;
   const scale = scaleOf([0], -reach, reach);
-  const words = `${one.difference > 0 ? "+" : ""}${number(one.difference)} (${interval(one.ci_low, one.ci_high)})`;
+  const words = `${one.difference > 0 ? "+" : ""}${withUnit(one.difference, one.unit)} (${interval(one.ci_low, one.ci_high)})`;
   return drawLine(scale, { mean: one.difference, ci_low: one.ci_low, ci_high: one.ci_high }, words, `difference ${words}`,
     [shape("line", { class: "zero", x1: "50%", x2: "50%", y1: 1, y2: 23 })]);
 }
 function changes(one) {
   const list = (title, items) => items.length ? element("details", {}, element("summary", {}, `${title}: ${count(items.length)} shown`), table(`${title} of ${one.id}`, [
-    ["Record", item => named(item.record, "mono")], ["Baseline", item => number(item.baseline), "number"], ["Candidate", item => number(item.candidate), "number"]], items)) : null;
+    ["Record", item => named(item.record, "mono")], ["Baseline", item => withUnit(item.baseline, one.unit), "number"], ["Candidate", item => withUnit(item.candidate, one.unit), "number"]], items)) : null;
   if (!one.regressions.length && !one.fixes.length) return null;
   return section(null, element("h2", {}, named(one.id)), list("Regressions", one.regressions), list("Fixes", one.fixes));
 }

@@ -31,9 +31,10 @@ const DIGITS = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4 });
 
 const count = value => (value === null || value === undefined ? UNKNOWN : COUNT.format(value));
 const number = value => (value === null || value === undefined ? UNKNOWN : DIGITS.format(value));
+const withUnit = (value, unit) => (unit && value !== null && value !== undefined ? `${number(value)}\u00a0${unit}` : number(value));
 const share = value => (value === null || value === undefined ? UNKNOWN : `${DIGITS.format(value * 100)} %`);
 const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
-const interval = (low, high) => (low === null || high === null ? UNKNOWN : `${number(low)} to ${number(high)}`);
+const interval = (low, high, unit) => (low === null || high === null ? UNKNOWN : `${number(low)} to ${withUnit(high, unit)}`);
 
 function instant(text) {
   if (!text) return UNKNOWN;
@@ -91,7 +92,9 @@ const pairs = facts => element("dl", { class: "pairs" }, facts.filter(fact => fa
   element("div", {}, element("dt", {}, name), element("dd", {}, ...value))));
 const facts = values => element("dl", { class: "facts" }, values.map(([name, value]) =>
   element("div", {}, element("dt", {}, name), element("dd", {}, value))));
-const json = value => element("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
+// JSON itself leaves controls beyond ASCII and marks of direction as they are.
+const json = value => element("pre", { tabindex: "0" }, JSON.stringify(value, null, 2).replace(
+  /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, found => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`));
 
 function progressBar(label, done, total, kind) {
   const percent = total ? Math.min(100, (done / total) * 100) : 0;

@@ -84,8 +84,8 @@ async function showRun(view, project, id) {
     return;
   }
   try {
-    const report = await read(`${path}/report`, view.signal);
-    view.append(...describeReport(report), section("Take it along", downloads(path, run)));
+    const report = await read(`${path}/report?excerpts=true`, view.signal);
+    view.append(...describeReport(view, report), section("Take it along", downloads(path, run)));
   } catch (error) {
     if (error.status !== 409) throw error;
     view.append(section("Report", element("p", { class: "muted" }, error.message)));
@@ -112,12 +112,15 @@ function describeConfig(project, run) {
     element("details", {}, element("summary", {}, "Configuration"), json(run.config)));
 }
 
-function describeReport(report) {
+function describeReport(view, report) {
   const results = report.metrics.reduce((sum, one) => sum + one.scored + one.skipped + one.errors, 0);
   const scored = report.metrics.reduce((sum, one) => sum + one.scored, 0);
   const usage = report.usage || {};
+  const units = new Map(report.metrics.map(metric => [metric.id, metric.unit]));
+  const measure = (value, metric) => withUnit(value, units.get(metric));
   const gatesOf = metric => report.gates.filter(gate => gate.metric === metric.id);
-  const condition = gate => [`${gate.stat}`, gate.min !== null && `at least ${number(gate.min)}`, gate.max !== null && `at most ${number(gate.max)}`]
+  const condition = gate => [`${gate.stat}`, gate.min !== null && `at least ${measure(gate.min, gate.metric)}`,
+    gate.max !== null && `at most ${measure(gate.max, gate.metric)}`]
     .filter(Boolean).join(" ");
   const spread = report.metrics.filter(metric => metric.distribution);
   return [
@@ -125,34 +128,63 @@ function describeReport(report) {
       ["Took", duration(report.started_at, report.finished_at)], ["Tokens in", count(usage.input_tokens)],
       ["Tokens out", count(usage.output_tokens)], ["Cost", usage.cost_usd === null || usage.cost_usd === undefined ? UNKNOWN : `$${number(usage.cost_usd)}`]]),
     report.gates.length ? section("Gates", table("Gates", [
-      ["Gate", gate => named(gate.metric, "name")], ["Asks for", condition], ["Value", gate => number(gate.value), "number"],
+      ["Gate", gate => named(gate.metric, "name")], ["Asks for", condition], ["Value", gate => measure(gate.value, gate.metric), "number"],
       ["Outcome", gate => [badge(gate.passed ? "succeeded" : "failed", gate.passed ? "passed" : "failed"),
         gate.reason && element("span", { class: "small muted block" }, gate.reason)]]], report.gates)) : null,
     section("Metrics", table("Metrics with their means and 95 % intervals", [
       ["Metric", one => [named(one.id, "name"), one.evaluator !== one.id && element("span", { class: "small muted block" }, one.evaluator)]],
-      ["Mean", one => element("strong", {}, number(one.mean)), "number"],
+      ["Mean", one => element("strong", {}, withUnit(one.mean, one.unit)), "number"],
       ["95 % interval", one => drawInterval(one, gatesOf(one)), "wide"],
       ["n", one => count(one.n), "number"], ["Skipped", one => count(one.skipped), "number"],
       ["Errors", one => element("span", { class: one.errors ? "bad-text" : null }, count(one.errors)), "number"],
       ["Coverage", one => share(one.coverage), "number"]], report.metrics)),
     spread.length ? section("Scores", element("div", { class: "cards" }, spread.map(metric => element("div", {},
-      named(metric.id, "name"), drawHistogram(metric))))) : null,
-    report.worst.length ? section("Look at these first", describeWorst(report.worst)) : null,
+      named(metric.id, "name"), metric.unit && muted(` in ${metric.unit}`), drawHistogram(metric))))) : null,
+    report.worst.length ? section("Look at these first", describeWorst(view, report, measure)) : null,
     report.slices.length ? section("Slices", table("Metrics by a metadata key", [
       ["Where", one => named(`${one.key} = ${typeof one.value === "string" ? one.value : JSON.stringify(one.value)}`)],
-      ["Metric", one => named(one.metric.id)], ["Mean", one => number(one.metric.mean), "number"],
-      ["95 % interval", one => interval(one.metric.ci_low, one.metric.ci_high)], ["n", one => count(one.metric.n), "number"],
+      ["Metric", one => named(one.metric.id)], ["Mean", one => withUnit(one.metric.mean, one.metric.unit), "number"],
+      ["95 % interval", one => interval(one.metric.ci_low, one.metric.ci_high, one.metric.unit)], ["n", one => count(one.metric.n), "number"],
     ], report.slices.flatMap(slice => slice.metrics.map(metric => ({ ...slice, metric }))))) : null,
     Object.keys(report.redactions).length ? section("Redactions", pairs(Object.entries(report.redactions).map(([kind, times]) =>
       [kind, count(times)]))) : null,
   ].filter(Boolean);
 }
-function describeWorst(worst) {
-  const groups = Map.groupBy(worst, one => one.evaluator);
-  return [...groups].map(([evaluator, results], place) => element("details", { class: "group", open: !place },
-    element("summary", {}, named(evaluator)), table(`Worst results of ${evaluator}`, [
-      ["Record", one => named(one.record, "mono")], ["Outcome", describeOutcome], ["Score", one => number(one.score), "number"],
-      ["Why", one => one.error || UNKNOWN, "wide"]], results)));
+function describeWorst(view, report, measure) {
+  const groups = Map.groupBy(report.worst, one => one.evaluator);
+  const missing = report.excerpts_missing;
+  return [missing && element("p", { class: "small muted" }, `${plural(missing.results, "record")} not quoted: ${missing.detail}`),
+    [...groups].map(([evaluator, results], place) => element("details", { class: "group", open: !place },
+      element("summary", {}, named(evaluator)), results.some(one => one.excerpts)
+        ? element("ol", { class: "records" }, results.map(one => quoteRecord(view, one, measure(one.score, evaluator))))
+        : table(`Worst results of ${evaluator}`, [
+          ["Record", one => named(one.record, "mono")], ["Outcome", describeOutcome], ["Score", one => measure(one.score, evaluator), "number"],
+          ["Why", one => one.error || UNKNOWN, "wide"]], results)))];
+}
+function quoteRecord(view, one, score) {
+  const { input, output, reference, record_path, output_path } = one.excerpts || {};
+  const texts = [["Input", input], ["Output", output], ["Reference", reference]].filter(([, excerpt]) => excerpt);
+  return element("li", {},
+    element("div", { class: "row" }, named(one.record, "mono"), describeOutcome(one), one.score !== null && element("span", {}, `score ${score}`),
+      one.trial > 1 && muted(`trial ${one.trial}`)),
+    one.error && element("p", { class: "small muted" }, one.error),
+    element("dl", { class: "texts" }, texts.map(([word, excerpt]) => element("div", {}, element("dt", {}, word),
+      element("dd", { dir: "auto" }, excerpt.text, excerpt.is_cut && muted(" …"))))),
+    showWhole(view, "Whole record", record_path), showWhole(view, "Whole output", output_path));
+}
+// What an excerpt is the beginning of, read when it is asked for.
+function showWhole(view, word, path) {
+  if (!path) return null;
+  const place = element("div", {});
+  const load = async () => {
+    try {
+      place.replaceChildren(json((await read(path, view.signal)).items[0]));
+    } catch (error) {
+      if (!view.signal.aborted) place.replaceChildren(describeProblem(error, load));
+    }
+  };
+  const toggle = event => { if (event.target.open && !place.firstChild) load(); };
+  return element("details", { class: "small", ontoggle: toggle }, element("summary", {}, word), place);
 }
 function describeOutcome(one) {
   if (one.status !== "scored") return badge(one.status === "error" ? "error" : "skipped", one.status);
@@ -164,7 +196,7 @@ function downloads(path, run) {
   return element("div", { class: "row" }, kinds.map(([word, type, ending]) => button(word, async event => {
     const pressed = event.target;
     try {
-      const address = URL.createObjectURL(new Blob([await read(`${path}/report?baseline=previous`, undefined, type)], { type }));
+      const address = URL.createObjectURL(new Blob([await read(`${path}/report?baseline=previous&excerpts=true`, undefined, type)], { type }));
       element("a", { href: address, download: `report-${run.id}.${ending}` }).click();
       setTimeout(() => URL.revokeObjectURL(address), 10000);
     } catch (error) {

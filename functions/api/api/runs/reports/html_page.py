@@ -290,7 +290,7 @@ def _worst(report: Report) -> Html | None:
         ]
     note = "At most ten a metric: errors first, then failures, then the worst scores."
     if is_quoted:
-        note += " Long texts are cut; where each is whole, the report as JSON says."
+        note += " Long texts are cut; the report as JSON says where each is whole."
     missing = report.excerpts_missing
     return _section(
         "Worst records",
