@@ -21,6 +21,7 @@ from evalward.command_line import (
     sources,
     webhooks,
 )
+from evalward.command_line.examples import as_epilog
 from evalward.command_line.exit_codes import of_error
 from evalward.command_line.output import open_output
 from evalward.command_line.problem_text import print_error
@@ -67,6 +68,16 @@ app.add_typer(pending.app, name="pending", help="Interrupted writes whose keys a
 app.command("doctor")(installation.run_doctor)
 app.command("evaluators")(installation.list_evaluators)
 app.command("audit")(installation.list_audit_events)
+
+
+def _show_examples() -> None:
+    groups = [("", app), *((f"{group.name} ", group.typer_instance) for group in app.registered_groups)]
+    for beginning, group in groups:
+        for command in group.registered_commands if group else []:
+            command.epilog = as_epilog(f"{beginning}{command.name}")
+
+
+_show_examples()
 
 
 def main() -> None:

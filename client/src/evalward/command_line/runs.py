@@ -17,7 +17,6 @@ from evalward.command_line.options import AsJson, AsLines, IdempotencyKey, Limit
 from evalward.command_line.output import (
     Column,
     as_cell,
-    as_text,
     notes,
     print_table,
     say,
@@ -31,6 +30,7 @@ from evalward.command_line.output import (
 )
 from evalward.command_line.selection import find_run, finder, is_sha256, is_word
 from evalward.command_line.session import Session, confirm, open_session, take
+from evalward.command_line.worst_records import print_worst, with_unit
 from evalward.errors import ConfigurationError
 from evalward.resources.runs import END_STATES
 from evalward.transport import JsonObject
@@ -194,10 +194,17 @@ def read_report(
             help="What the report says the run moved from: as RUN; `previous` is the one before RUN.",
         ),
     ] = "previous",
+    excerpts: Annotated[
+        bool,
+        typer.Option(
+            "--excerpts/--no-excerpts",
+            help="Quote the worst records, or not: where others read the report that may not read records.",
+        ),
+    ] = True,
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the report of a finished run, and what moved since another one."""
+    """Read the report of a finished run, with what its worst records say, and what moved since another one."""
     form = form or ("json" if as_json else None)
     with open_session() as session:
         where = session.project(project)
@@ -206,9 +213,12 @@ def read_report(
         # The service knows which is the previous one.
         since = find_run(session.client, where, since) if since == "latest" else since
         if form is None and output is None:
-            _print_report(session.client.runs.report(where, run_id, since))
+            report = session.client.runs.report(where, run_id, since, excerpts=excerpts)
+            _print_report(report)
+            print_worst(report)
             return
-        content = session.client.runs.render_report(where, run_id, _FORMS[form or _form_of(output)], since)
+        wanted = _FORMS[form or _form_of(output)]
+        content = session.client.runs.render_report(where, run_id, wanted, since, excerpts=excerpts)
     if output is None:
         sys.stdout.buffer.write(content.rstrip(b"\n") + b"\n")
     else:
@@ -409,17 +419,30 @@ def _progress() -> Generator[Callable[[JsonObject], None]]:
         )
 
 
+_MEASURED = frozenset({"mean", "ci_low", "ci_high", "baseline_mean", "candidate_mean", "difference"})
+
+
 def _print_report(report: JsonObject) -> None:
     columns = ("id", "n", "mean", "ci_low", "ci_high", "skipped", "errors", "coverage")
     print_table(
         ["metric", "n", "mean", "95 % from", "to", "skipped", "errors", "coverage"],
-        [[metric[name] for name in columns] for metric in report["metrics"]],
+        [
+            [with_unit(metric[name], metric.get("unit")) if name in _MEASURED else metric[name] for name in columns]
+            for metric in report["metrics"]
+        ],
     )
+    units = {metric["id"]: metric.get("unit") for metric in report["metrics"]}
     if report["gates"]:
         print_table(
             ["gate", "must be", "is", "passed", ""],
             [
-                [f"{gate['metric']} {gate['stat']}", _bounds(gate), gate["value"], gate["passed"], gate["reason"]]
+                [
+                    f"{gate['metric']} {gate['stat']}",
+                    _bounds(gate, units.get(gate["metric"])),
+                    with_unit(gate["value"], units.get(gate["metric"])),
+                    gate["passed"],
+                    gate["reason"],
+                ]
                 for gate in report["gates"]
             ],
         )
@@ -438,7 +461,14 @@ def _print_comparison(comparison: JsonObject) -> None:
     print_table(
         ["metric", "pairs", "baseline", "candidate", "difference", "95 % from", "to", "regressions", "fixes"],
         [
-            [*(metric[name] for name in columns), metric["regressions_count"], metric["fixes_count"]]
+            [
+                *(
+                    with_unit(metric[name], metric.get("unit")) if name in _MEASURED else metric[name]
+                    for name in columns
+                ),
+                metric["regressions_count"],
+                metric["fixes_count"],
+            ]
             for metric in comparison["metrics"]
         ],
     )
@@ -446,10 +476,10 @@ def _print_comparison(comparison: JsonObject) -> None:
         say(f"{metric['id']} is not compared: {metric['reason']}")
 
 
-def _bounds(gate: JsonObject) -> str:
+def _bounds(gate: JsonObject, unit: str | None) -> str:
     low, high = gate["min"], gate["max"]
-    parts = [f">= {as_text(low)}"] if low is not None else []
-    parts += [f"<= {as_text(high)}"] if high is not None else []
+    parts = [f">= {with_unit(low, unit)}"] if low is not None else []
+    parts += [f"<= {with_unit(high, unit)}"] if high is not None else []
     return " and ".join(parts)
 
 

@@ -95,13 +95,27 @@ class Runs(Resource):
         """Go through all that the run's target answered."""
         return self._each("runs.outputs", {"project": project, "run": run}, query)
 
-    def report(self, project: str, run: str, baseline: str | None = None) -> JsonObject:
-        """Read the report of a finished run; with what moved since a baseline, the id of a run or `previous`."""
-        return self._read("runs.report", {"project": project, "run": run}, {"baseline": baseline})
+    def report(self, project: str, run: str, baseline: str | None = None, *, excerpts: bool = False) -> JsonObject:
+        """Read the report of a finished run.
 
-    def render_report(self, project: str, run: str, form: str, baseline: str | None = None) -> bytes:
-        """Read the report as `json`, `html`, `markdown` or `junit`; `baseline` as for `report`."""
-        path, query = {"project": project, "run": run}, {"format": form, "baseline": baseline}
+        Parameters
+        ----------
+        project, run
+            Which.
+        baseline
+            The id of a run or `previous`: adds what moved since then.
+        excerpts
+            Adds what the worst records were asked, answered and expected to answer; for who may read records.
+        """
+        query = {"baseline": baseline, "excerpts": excerpts or None}
+        return self._read("runs.report", {"project": project, "run": run}, query)
+
+    def render_report(
+        self, project: str, run: str, form: str, baseline: str | None = None, *, excerpts: bool = False
+    ) -> bytes:
+        """Read the report as `json`, `html`, `markdown` or `junit`; the rest as for `report`."""
+        path = {"project": project, "run": run}
+        query = {"format": form, "baseline": baseline, "excerpts": excerpts or None}
         return self._transport.read("runs.report", path, query, accept=_MEDIA_TYPES[form]).content
 
     def compare(self, project: str, baseline: str, candidate: str) -> JsonObject:
