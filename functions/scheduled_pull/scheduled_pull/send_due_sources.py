@@ -1,9 +1,12 @@
 """Send the sources that are due, one message each, as the one leader of this minute."""
 
+import psycopg
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit
 from coordination.clock import Deadline
 from coordination.database import INSTALLATION
 from coordination.environment import Environment
+from coordination.metrics import emit_metrics
 from coordination.queries import load_queries
 from coordination.wake_ups import WakeUp
 
@@ -13,14 +16,16 @@ _QUERIES = load_queries("sources")
 LEADER = "source-manager"
 _BATCH_SIZE = 500
 _SPARE_SECONDS = 10.0
+_ANOTHER_LEADS = "EW201"
 
 
 def send_due_sources(environment: Environment, deadline: Deadline) -> int:
     """Send due sources as the leader, batch after batch, until there are none or the time is over.
 
     Idle sources cost one statement that writes nothing, however many there are. The leader lease covers the choice of a
-    batch, which is one transaction: a pulse that dies leaves no lease behind, and one that meets another waits for its
-    commit. Messages go after the commit, so that none goes twice.
+    batch, which is one transaction: a pulse that dies leaves no lease behind. One that meets another leaves the rest to
+    it, also when it is stuck: the server ends a transaction that is silent for two statement time-outs. Messages go
+    after the commit, so that none goes twice.
 
     Returns
     -------
@@ -30,7 +35,7 @@ def send_due_sources(environment: Environment, deadline: Deadline) -> int:
     Raises
     ------
     DatabaseUnavailableError
-        No connection, or another leader is stuck for longer than the lock time-out; the next minute tries again.
+        No connection, or a statement that takes too long; the next minute tries again.
     """
     params = {
         "batch_size": _BATCH_SIZE,
@@ -42,8 +47,15 @@ def send_due_sources(environment: Environment, deadline: Deadline) -> int:
         return 0
     sent = 0
     while deadline.remaining_seconds() > _SPARE_SECONDS:
-        with environment.database.transaction(INSTALLATION) as transaction:
-            claimed = transaction.submit(_QUERIES["claim_due_sources"], params)
+        try:
+            with environment.database.transaction(INSTALLATION) as transaction:
+                claimed = transaction.submit(_QUERIES["claim_due_sources"], params)
+        except psycopg.Error as error:
+            if error.sqlstate != _ANOTHER_LEADS:
+                raise
+            logger.info("another pulse is at work")
+            emit_metrics(environment.settings, {"PulsesBehindAnother": (1, MetricUnit.Count)})
+            break
         wake_ups = [WakeUp(**row) for row in claimed]
         sent += environment.outbox.send(wake_ups)
         if len(wake_ups) < _BATCH_SIZE:

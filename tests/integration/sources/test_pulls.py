@@ -17,6 +17,7 @@ from coordination.clock import Deadline
 from coordination.environment import Environment
 from coordination.leases import take_lease
 from coordination.ports.objects import StoredObject
+from coordination.settings import TransactionSettings
 from scheduled_pull.pull_source import pull_source
 from scheduled_pull.send_due_sources import send_due_sources
 from scheduled_pull.traces import PullFailedError
@@ -542,6 +543,28 @@ def test_pulse_without_the_leader_lease_sends_nothing(world: World) -> None:
     assert world.pulse() == 1
     epoch = world.database.look_up("SELECT epoch FROM coordination.leases WHERE name = 'source-manager'")
     assert epoch == other.epoch + 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_pulse_behind_a_leader_that_is_stuck_leaves_the_sources_to_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_first: bool
+) -> None:
+    world.create()
+    world.set_cursor(world.last_tick() - MINUTE)
+    # Only the very first pulse, which has no row to skip, waits.
+    lock_timeout_ms = 50 if is_first else 600_000
+    monkeypatch.setattr(world.environment.database, "_limits", TransactionSettings(lock_timeout_ms=lock_timeout_ms))
+    claim: Any = "SELECT * FROM scheduler_app.claim_due_sources('source-manager', 0, '5 min')"
+    with world.database.connect("app") as leader:
+        if not is_first:
+            leader.execute(claim)
+        with leader.transaction():
+            # It chooses none, and holds on to the lease.
+            assert leader.execute(claim).fetchall() == []
+            assert world.pulse() == 0
+            assert '"PulsesBehindAnother":[1.0]' in capsys.readouterr().out.replace(" ", "")
+        assert world.pulse() == 1
+    assert "PulsesBehindAnother" not in capsys.readouterr().out
 
 
 def test_idle_sources_are_not_looked_at(world: World) -> None:

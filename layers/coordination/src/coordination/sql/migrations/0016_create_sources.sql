@@ -104,12 +104,26 @@ ALTER TABLE coordination.wake_ups ADD CONSTRAINT wake_ups_queue_check
 ALTER TABLE coordination.wake_ups VALIDATE CONSTRAINT wake_ups_queue_check;
 CREATE INDEX wake_ups_of_sources ON coordination.wake_ups (due_at, id) WHERE kind = 'source_tick';
 
--- Leads, marks up to `batch` sources as sent and returns them: due and unsent, or their pull died, or sent `resend_after`
--- ago and taken up by nobody. Nothing comes back while another pulse holds the lease. It is given back as it is taken, with
--- a new epoch: its row keeps others away until the commit, which does not wait for the disk, since a mark that a crash
--- loses is a message sent twice and a pull does not mind. One indexed query whatever the number of sources: an index takes
--- no volatile function, so due is what is due when the statement begins; what another leader has marked since then is seen
--- when the row is locked. Locks: the lease's row, then the wake-ups' rows, skipping those that somebody holds.
+-- Whether a message is to be sent for work that is due: nobody is at it, and it is unsent, or its worker died, or it was
+-- sent `resend_after` ago and taken up by nobody. expires_at: of its lease, NULL when it has none. Volatile, as its clock
+-- is, and still SQL that becomes part of the statement which calls it.
+CREATE FUNCTION scheduler_app.is_to_be_sent(sent_at timestamptz, expires_at timestamptz, resend_after interval)
+    RETURNS boolean
+    LANGUAGE sql
+    VOLATILE
+AS $$
+    SELECT (expires_at IS NULL OR expires_at <= clock_timestamp())
+       AND (sent_at IS NULL OR expires_at > sent_at OR sent_at <= clock_timestamp() - resend_after)
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.is_to_be_sent(timestamptz, timestamptz, interval) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.is_to_be_sent(timestamptz, timestamptz, interval) TO evalward_app;
+
+-- Leads, marks up to `batch` sources that are due and to be sent as sent and returns them. Raises EW201 when another pulse
+-- leads: it holds the lease, or is between its claim and its commit, for which nobody waits. The lease is given back as it
+-- is taken, with a new epoch: its row keeps others away until the commit, which does not wait for the disk, since a mark
+-- that a crash loses is a message sent twice and a pull does not mind. One indexed query whatever the number of sources: an
+-- index takes no volatile function, so due is what is due when the statement begins; what another leader has marked since
+-- then is seen when the row is locked. Locks: the lease's row, then the wake-ups' rows, skipping all that somebody holds.
 CREATE FUNCTION scheduler_app.claim_due_sources(leader_lease text, batch integer, resend_after interval)
     RETURNS TABLE (queue text, kind text, project text, ref_id text)
     LANGUAGE plpgsql
@@ -117,26 +131,39 @@ CREATE FUNCTION scheduler_app.claim_due_sources(leader_lease text, batch integer
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
 AS $$
+DECLARE
+    is_leader boolean;
 BEGIN
     PERFORM scheduler_app.commit_without_waiting();
+    UPDATE coordination.leases l
+    SET epoch = l.epoch + 1, owner = NULL, expires_at = NULL
+    FROM (
+        SELECT f.name FROM coordination.leases f
+        WHERE f.name = leader_lease AND (f.expires_at IS NULL OR f.expires_at <= clock_timestamp())
+        FOR UPDATE SKIP LOCKED) free
+    WHERE l.name = free.name;
+    IF NOT FOUND THEN
+        -- The first pulse of all has no row to lead by. Looked for before: an insert waits for whoever holds the row, and
+        -- so does one beside another first pulse, at most the transaction's lock_timeout.
+        BEGIN
+            INSERT INTO coordination.leases (name, epoch)
+            SELECT leader_lease, 1 WHERE NOT EXISTS (SELECT 1 FROM coordination.leases f WHERE f.name = leader_lease)
+            ON CONFLICT (name) DO NOTHING;
+            is_leader := FOUND;
+        EXCEPTION WHEN lock_not_available THEN
+            is_leader := false;
+        END;
+        IF NOT is_leader THEN
+            RAISE EXCEPTION 'another pulse leads' USING ERRCODE = 'EW201';
+        END IF;
+    END IF;
     RETURN QUERY
-    WITH leader AS MATERIALIZED (
-        INSERT INTO coordination.leases AS l (name, epoch)
-        VALUES (leader_lease, 1)
-        ON CONFLICT (name) DO UPDATE
-        SET epoch = l.epoch + 1, owner = NULL, expires_at = NULL
-        WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
-        RETURNING l.epoch
-    ), due AS MATERIALIZED (
+    WITH due AS MATERIALIZED (
         SELECT w.id
         FROM coordination.wake_ups w
         LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
         WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
-          AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
-          AND (w.sent_at IS NULL
-               OR l.expires_at > w.sent_at
-               OR w.sent_at <= clock_timestamp() - resend_after)
-          AND EXISTS (SELECT 1 FROM leader)
+          AND scheduler_app.is_to_be_sent(w.sent_at, l.expires_at, resend_after)
         ORDER BY w.due_at, w.id
         LIMIT batch
         FOR UPDATE OF w SKIP LOCKED

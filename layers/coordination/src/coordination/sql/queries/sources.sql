@@ -80,15 +80,13 @@ SELECT w.id
 FROM coordination.wake_ups w
 LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
 WHERE w.kind = 'source_tick' AND w.due_at <= statement_timestamp()
-  AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
-  AND (w.sent_at IS NULL
-       OR l.expires_at > w.sent_at
-       OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
+  AND scheduler_app.is_to_be_sent(
+      w.sent_at, l.expires_at, make_interval(secs => %(resend_after_seconds)s::integer))
 LIMIT 1;
 
 -- name: claim_due_sources
--- Lead, mark up to batch_size sources as sent and return them; nothing while another pulse leads. resend_after_seconds:
--- after so long a source that nobody took up is sent again. Locks: the leader's lease, the wake-ups' rows, skipping those
+-- Lead, mark up to batch_size sources as sent and return them; EW201 while another pulse leads. resend_after_seconds:
+-- after so long a source that nobody took up is sent again. Locks: the leader's lease, the wake-ups' rows, skipping all
 -- that somebody holds, until the commit that follows at once.
 SELECT c.queue, c.kind, c.project, c.ref_id
 FROM scheduler_app.claim_due_sources(

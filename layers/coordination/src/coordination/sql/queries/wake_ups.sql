@@ -32,10 +32,8 @@ WITH due AS MATERIALIZED (
     FROM coordination.wake_ups w
     LEFT JOIN coordination.leases l ON l.name = w.kind || ':' || w.project || ':' || w.ref_id
     WHERE w.due_at <= statement_timestamp() AND w.kind <> 'source_tick'
-      AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
-      AND (w.sent_at IS NULL
-           OR l.expires_at > w.sent_at
-           OR w.sent_at <= clock_timestamp() - make_interval(secs => %(resend_after_seconds)s::integer))
+      AND scheduler_app.is_to_be_sent(
+          w.sent_at, l.expires_at, make_interval(secs => %(resend_after_seconds)s::integer))
     ORDER BY w.due_at, w.id
     LIMIT %(batch_size)s::integer
     FOR UPDATE OF w SKIP LOCKED
