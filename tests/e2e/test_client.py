@@ -527,6 +527,120 @@ def test_the_catalogue_and_the_audit_trail_are_read(shell: Shell, project: str) 
     assert (event["operation"], event["outcome"]) == ("datasets.upload", "allowed")
 
 
+def test_what_is_not_found_is_told_with_the_project_that_was_meant(shell: Shell, project: str) -> None:
+    shell.variables["EVALWARD_API_KEY"] = shell.json("keys", "create", "ci", "--grant", f"{project}=viewer")["secret"]
+    told = shell.error("runs", "list", "--project", f"{project}x", status=1)["advice"]
+    assert (
+        told
+        == f"This key sees no project {project}x. Did you mean {project}? It sees {project} (`evalward projects list`)."
+    )
+    assert f"project {project} is there" in shell.run("runs", "show", "none", status=1).stderr
+
+
+def test_rules_are_told_in_words(shell: Shell) -> None:
+    assert (
+        "  /id: must be lower-case letters, digits and hyphens,"
+        in shell.run("projects", "create", "Support_Answers", status=1).stderr
+    )
+    assert "must be key=value, such as team=search" in shell.run("runs", "list", "--label", "team", status=1).stderr
+
+
+def test_runs_are_named_by_words(shell: Shell) -> None:
+    shell.write("answers.jsonl", rows(3, right=3))
+    shell.run("datasets", "publish", "answers.jsonl")
+    shell.write("run.yaml", RUN)
+    first = shell.json("runs", "create", "-f", "run.yaml", "--wait")["id"]
+    shell.run("runs", "create", "-f", "run.yaml", "--name", "other", "--wait")
+    assert "no run with a report" in shell.run("runs", "show", "previous", status=2).stderr
+    latest = shell.json("runs", "create", "-f", "run.yaml", "--wait")["id"]
+
+    assert shell.json("runs", "show", "previous")["id"] == first
+    compared = shell.json("runs", "compare", "previous", "latest")
+    assert (compared["baseline"]["id"], compared["candidate"]["id"]) == (first, latest)
+    compared = shell.json("runs", "compare", "latest", first)
+    assert (compared["baseline"]["id"], compared["candidate"]["id"]) == (latest, first)
+    report = shell.json("runs", "report", "latest")
+    assert report["comparison"]["baseline"]["id"] == first
+    assert shell.json("runs", "delete", "previous", "--yes") == {"deleted": first}
+
+
+def test_an_import_is_mapped_and_checked_only(client: StackClient, project: str, shell: Shell) -> None:
+    key = client.drop(project, "may.jsonl", b'{"q": "a\\u0000", "deep": {"answer": "b"}}\n')
+    uri = f"s3://{client.stack.bucket}/{key}"
+    mapped = ("--map", "input=/q", "--map", "output=/deep/answer")
+
+    def outcome(*options: str) -> dict[str, Any]:
+        wanted = shell.json("imports", "create", uri, "--name", "may", *options)["id"]
+
+        def look() -> dict[str, Any] | None:
+            seen = shell.json("imports", "show", wanted)
+            return seen if seen["state"] in ("succeeded", "failed") else None
+
+        return client.wait(look, "the import")
+
+    (fault,) = outcome(*mapped)["error"]["errors"]
+    assert (fault["row"], fault["field"]) == (1, "/q")
+    assert outcome(*mapped, "--replace-nul", "--validate-only")["state"] == "succeeded"
+    assert shell.json("datasets", "list")["items"] == []
+    assert outcome(*mapped, "--replace-nul")["dataset"]["name"] == "may"
+    told = shell.error("imports", "create", uri, "--name", "may", "--map", "outputs=/deep/answer", status=1)
+    (fault,) = told["errors"]
+    assert (fault["pointer"], "outputs" in fault["message"]) == ("/mapping", True)
+
+
+def test_a_few_records_are_evaluated_without_a_run(shell: Shell) -> None:
+    shell.write("few.jsonl", rows(3, right=2))
+    command = ("evaluate", "few.jsonl", "-e", "exact_match")
+    answer = shell.json(*command)
+    assert [item["results"][0]["score"] for item in answer["items"]] == [1, 1, 0]
+    assert answer["summary"]["metrics"][0]["n"] == 3
+    assert len(shell.run(*command, "--jsonl").stdout.splitlines()) == 4
+    assert "exact_match" in shell.run(*command).stdout
+
+    shell.write("few.jsonl", rows(2, right=2) + "\n\n" + '{"id": 1.5, "input": "q"}\n')
+    assert "  line 5 /id: " in shell.run(*command, status=1).stderr
+    assert (
+        shell.error("evaluate", "few.jsonl", "-e", "exactly", status=1)["errors"][0]["pointer"] == "/evaluators/0/name"
+    )
+    shell.write("few.jsonl", rows(1001, right=0))
+    assert "  line 1001: at most 1000 records" in shell.run(*command, status=1).stderr
+    assert shell.json("pending", "list")["items"] == []
+
+
+@pytest.mark.parametrize("signal", [2, 9])
+def test_an_evaluation_that_is_interrupted_goes_on_under_its_key(
+    faulty: Shell, proxy: FaultProxy, project: str, signal: int
+) -> None:
+    faulty.write("few.jsonl", rows(2, right=1))
+    command = ("evaluate", "few.jsonl", "-e", "exact_match")
+    proxy.faults[f"POST /v1/projects/{project}/evaluate"] = "hold after"
+    process = faulty.start(*command)
+    assert proxy.held.wait(PATIENCE_SECONDS)
+    process.send_signal(signal)
+    printed, told = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, printed) == (130 if signal == 2 else -9, b"")
+    assert (b"Interrupted" in told) is (signal == 2)
+
+    assert len(faulty.json(*command)["items"]) == 2
+    assert len(proxy.keys("/evaluate")) == 2
+    assert len(set(proxy.keys("/evaluate"))) == 1
+    assert faulty.json("pending", "list")["items"] == []
+
+
+def test_an_interrupted_wait_says_that_the_run_goes_on(faulty: Shell, proxy: FaultProxy, project: str) -> None:
+    faulty.write("answers.jsonl", rows(3, right=3))
+    faulty.write("run.yaml", RUN)
+    faulty.run("datasets", "publish", "answers.jsonl")
+    proxy.faults[f"GET /v1/projects/{project}/runs/"] = "hold before"
+    process = faulty.start("runs", "create", "-f", "run.yaml", "--wait")
+    assert proxy.held.wait(PATIENCE_SECONDS)
+    process.send_signal(2)
+    _, told = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    (run,) = faulty.json("runs", "list")["items"]
+    assert f"`evalward runs wait {run['id']}`" in told.decode()
+
+
 def test_the_python_client_is_enough_for_a_pipeline(client: StackClient, project: str, tmp_path: Path) -> None:
     from evalward import Client, WantedDataset
 

@@ -88,6 +88,7 @@ class Reader:
             "no_proxy": "127.0.0.1",
             "EVALWARD_PROJECT": project,
         }
+        self.variables |= {"EVALWARD_API_URL": client.stack.api_url, "EVALWARD_API_KEY": client.stack.admin_key}
         (home / "api.key").write_text(f"{client.stack.admin_key}\n")
         (home / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
         target = {"kind": "http", "url": endpoint.url}
@@ -286,6 +287,18 @@ def test_examples_print_the_json_that_is_promised(make_reader: Callable[[str], R
     # Lists that are empty would keep any promise.
     empty = {command for command, printed in seen.items() if printed.get("items") == []}
     assert empty <= {"runs results", "webhooks deliveries"}
+
+
+def test_outputs_that_a_target_made_are_listed(make_reader: Callable[[str], Reader]) -> None:
+    reader = make_reader("outputs")
+    for text in ("projects create demo", "datasets publish answers.jsonl", "runs create -f run.yaml --wait"):
+        reader.ask(text)
+    shown = reader.type("evalward runs outputs latest").stdout
+    assert "latency_ms" in shown
+    lines = reader.type("evalward runs outputs latest --jsonl").stdout.splitlines()
+    assert [json.loads(line)["record"] for line in lines] == [row["id"] for row in ROWS]
+    assert all(json.loads(line)["output"] in shown for line in lines)
+    assert json.loads(reader.type("evalward runs outputs latest --limit 2 --json").stdout)["more"] is True
 
 
 def test_a_promise_that_is_broken_is_found() -> None:
