@@ -32,6 +32,9 @@ def test_demo_tells_the_main_job_in_plain_lines(tmp_path: Path) -> None:
     assert "the next window was empty: decided, and no run" in text
     assert "the same pulse again: nothing is due" in text
     assert "doctor.jobengine.capacity.budget" in text
+    for metric in ("exact_match", "token_f1", "answered", "latency"):
+        assert f"worst of {metric}: ticket-" in text
+    assert "answered  I am sorry, I do not know." in text
     report = json.loads((tmp_path / "report.json").read_text())
     means = {metric["id"]: metric["mean"] for metric in report["metrics"]}
     # Written down once: the sample and the evaluators are what they were.

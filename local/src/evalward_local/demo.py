@@ -302,9 +302,9 @@ class _Story:
         self._say(f"422 {problem['code']}: {problem['detail']}")
 
     def _read_report(self, path: str) -> None:
-        answer = self._call("GET", path, 200)
+        answer = self._call("GET", f"{path}?excerpts=true", 200)
         (self._state_folder / "report.json").write_bytes(answer.content)
-        page = self._call("GET", f"{path}?format=html", 200)
+        page = self._call("GET", f"{path}?format=html&excerpts=true", 200)
         (self._state_folder / "report.html").write_bytes(page.content)
         report = answer.json()
         self._show_report(report)
@@ -317,6 +317,7 @@ class _Story:
         if not report["passed"] or not all(gate["passed"] for gate in report["gates"]):
             _fail(f"a gate failed: {report['gates']}")
         self._say("Counts and means equal those of a plain computation over the file; every gate passed.")
+        self._show_worst(report["worst"], {metric["id"]: metric["unit"] for metric in report["metrics"]})
 
     def _show_report(self, report: Mapping[str, Any]) -> None:
         table = Table(box=SIMPLE, pad_edge=False)
@@ -326,8 +327,8 @@ class _Story:
         for metric in report["metrics"]:
             table.add_row(
                 f"   {metric['id']}",
-                _format(metric["mean"]),
-                f"{_format(metric['ci_low'])} to {_format(metric['ci_high'])}",
+                _format(metric["mean"], metric["unit"]),
+                f"{_format(metric['ci_low'])} to {_format(metric['ci_high'], metric['unit'])}",
                 str(metric["scored"]),
                 str(metric["skipped"]),
                 str(metric["errors"]),
@@ -338,17 +339,37 @@ class _Story:
         table.add_column("   gate")
         for title in ("bound", "value", "result"):
             table.add_column(title, justify="right")
+        units = {metric["id"]: metric["unit"] for metric in report["metrics"]}
         for gate in report["gates"]:
-            low, high = gate["min"], gate["max"]
-            bound = f">= {low:g}" if low is not None else f"<= {high:g}"
+            low, high, unit = gate["min"], gate["max"], units[gate["metric"]]
+            bound = f">= {_format(low, unit)}" if low is not None else f"<= {_format(high, unit)}"
             result = "passed" if gate["passed"] else f"failed: {gate['reason']}"
-            table.add_row(f"   {gate['metric']} {gate['stat']}", bound, _format(gate["value"]), result)
+            table.add_row(f"   {gate['metric']} {gate['stat']}", bound, _format(gate["value"], unit), result)
         self._teller.console.print(table)
         usage = report["usage"]
         self._say(
             f"{usage['input_tokens']} input and {usage['output_tokens']} output tokens, ${usage['cost_usd']:.4f}, "
             f"{report['records']} records"
         )
+
+    def _show_worst(self, worst: list[dict[str, Any]], units: Mapping[str, str | None]) -> None:
+        """Show one record a metric, and check that each is quoted as the file has it."""
+        rows = {row["id"]: row for row in self._rows}
+        shown: set[str] = set()
+        for result in worst:
+            row, excerpts = rows[result["record"]], result["excerpts"]
+            asked, answered = excerpts["input"]["text"], excerpts["output"]["text"]
+            if (asked, answered) != (row["question"], row["response"]):
+                _fail(f"{result['record']} is quoted as {json.dumps(excerpts)[:_SHOWN_CHARACTERS]}")
+            if result["evaluator"] not in shown:
+                shown.add(result["evaluator"])
+                score = _format(result["score"], units[result["evaluator"]])
+                self._say(f"worst of {result['evaluator']}: {result['record']}, score {score}")
+                self._say(f"  asked     {asked}")
+                self._say(f"  answered  {answered}")
+        whole = self._call("GET", worst[0]["excerpts"]["record_path"], 200).json()["items"][0]
+        if whole["id"] != worst[0]["record"]:
+            _fail(f"the whole record of {worst[0]['record']} is {whole['id']}")
 
     def _send_run(self, order: Mapping[str, Any], status: int) -> httpx.Response:
         headers = {"idempotency-key": _IDEMPOTENCY_KEY}
@@ -385,7 +406,8 @@ def _check_metric(name: str, metric: Mapping[str, Any], expected: ExpectedMetric
         _fail(f"{name}: the mean {metric['mean']} is outside of {metric['ci_low']} to {metric['ci_high']}")
 
 
-def _format(value: float | None) -> str:
+def _format(value: float | None, unit: str | None = None) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    text = f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    return f"{text} {unit}" if unit else text
