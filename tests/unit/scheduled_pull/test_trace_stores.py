@@ -1,14 +1,16 @@
 """What the connectors make of stores' answers: scripted, without a network."""
 
 import base64
+import itertools
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+import orjson
 import pytest
 from coordination.clock import Deadline
 from coordination.ports.http_calls import (
@@ -272,33 +274,64 @@ def test_phoenix_spans_come_in_pages_and_a_trace_without_any_is_named() -> None:
     assert (found.code, found.trace_id) == ("trace_without_spans", "b")
 
 
-class LangfuseFake:
-    """Observations in the shape that Langfuse publishes: pages newest first, metadata cut at 200 characters."""
+LANGFUSE_FIELDS = {
+    "core": {"id", "traceId", "startTime", "endTime", "projectId", "parentObservationId", "type"},
+    "basic": {"name", "level", "statusMessage", "version", "environment", "userId", "sessionId"},
+    "io": {"input", "output"},
+    "metadata": {"metadata"},
+    "model": {"providedModelName"},
+    "usage": {"usageDetails", "totalCost"},
+}
 
-    def __init__(self, observations: list[dict[str, Any]], page_size: int = 1000) -> None:
-        self.observations = sorted(observations, key=lambda one: one["startTime"], reverse=True)
+
+class LangfuseFake:
+    """Observations in the shape that Langfuse publishes.
+
+    Pages newest first, each after the place that its cursor names; groups of fields; metadata cut at 200 characters
+    unless asked for; a filter whose conditions take the place of parameters about the same column.
+    """
+
+    def __init__(self, observations: list[dict[str, Any]], page_size: int = 1000, knows_filter: bool = True) -> None:
+        self.observations = sorted(observations, key=self._place, reverse=True)
         self.page_size = page_size
+        self.knows_filter = knows_filter
         self.expanded: list[str] = []
+        self.asked: list[list[str]] = []
 
     def __call__(self, method: str, path: str, query: Mapping[str, list[str]], _body: Any) -> Answer:
         assert (method, path) == ("GET", "/root/api/public/v2/observations")
+        assert query.keys() <= {"fields", "expandMetadata", "limit", "cursor", "filter", "fromStartTime", "toStartTime"}
+        assert 1 <= int(query["limit"][0]) <= 1000
         chosen = self.observations
-        if "traceId" in query:
-            chosen = [one for one in chosen if [one["traceId"]] == query["traceId"]]
+        if "filter" in query and self.knows_filter:
+            (condition,) = orjson.loads(query["filter"][0])
+            ids = condition.pop("value")
+            assert condition == {"type": "stringOptions", "column": "traceId", "operator": "any of"}
+            assert ids
+            self.asked.append(ids)
+            chosen = [one for one in chosen if one["traceId"] in ids]
         if "fromStartTime" in query:
             first, last = (datetime.fromisoformat(query[name][0]) for name in ("fromStartTime", "toStartTime"))
             chosen = [one for one in chosen if first <= datetime.fromisoformat(one["startTime"]) < last]
-        offset = int(query.get("cursor", ["0"])[0])
+        if "cursor" in query:
+            after = orjson.loads(base64.b64decode(query["cursor"][0]))
+            chosen = [one for one in chosen if self._place(one) < tuple(after.values())]
+        page = chosen[: self.page_size]
+        meta = {"cursor": self._point_after(page[-1])} if len(chosen) > self.page_size else {}
         names = query.get("expandMetadata", [""])[0].split(",")
         self.expanded += [name for name in names if name]
-        page = [self._show(one, query["fields"][0].split(","), names) for one in chosen]
-        page = page[offset : offset + self.page_size]
-        more = {"cursor": str(offset + self.page_size)} if offset + self.page_size < len(chosen) else {}
-        return {"data": page, "meta": more}
+        return {"data": [self._show(one, query["fields"][0].split(","), names) for one in page], "meta": meta}
+
+    def _place(self, one: dict[str, Any]) -> tuple[str, str, str]:
+        return one["startTime"], one["traceId"], one["id"]
+
+    def _point_after(self, one: dict[str, Any]) -> str:
+        names = ("lastStartTimeTo", "lastTraceId", "lastId")
+        return base64.b64encode(orjson.dumps(dict(zip(names, self._place(one), strict=True)))).decode()
 
     def _show(self, one: dict[str, Any], fields: list[str], names: list[str]) -> dict[str, Any]:
-        core = ("id", "traceId", "startTime", "endTime", "projectId", "parentObservationId", "type")
-        shown = {name: one[name] for name in (core if fields == ["core"] else one) if name in one}
+        seen = LANGFUSE_FIELDS["core"].union(*(LANGFUSE_FIELDS[group] for group in fields))
+        shown = {name: value for name, value in one.items() if name in seen}
         if "metadata" in shown:
             shown["metadata"] = {
                 name: value if name in names else value[:200] for name, value in shown["metadata"].items()
@@ -360,6 +393,90 @@ def test_langfuse_observations_are_grouped_and_read_whole() -> None:
     assert row["metadata"]["attributes"]["metadata.long"] == "y" * 300
     assert "long" in fake.expanded
     assert "short" not in fake.expanded
+
+
+def test_langfuse_traces_are_read_many_with_one_call() -> None:
+    ids = [f"{number:032x}" for number in range(130)]
+    observations = [observation(number, trace_id, START) for number, trace_id in enumerate(ids)]
+    observations += [
+        observation(1000 + number, trace_id, WINDOW.end + number * SECOND, parentObservationId=f"o{number}")
+        for number, trace_id in enumerate(ids)
+    ]
+    fake = LangfuseFake(observations, page_size=30)
+    connector = LangfuseTraces(open_store(fake), "p1")
+    assert sorted(collect(connector)) == ids
+    # Page after page with the same ids: what comes together counts once.
+    asked = [ids for ids, _ in itertools.groupby(fake.asked)]
+    assert [len(one) for one in asked] == [50, 50, 30]
+    assert all(len(trace.spans) == 2 for trace in connector.fetch(ids))
+
+
+def test_langfuse_ids_that_are_long_are_asked_for_a_few_at_a_time() -> None:
+    ids = [f"{number}{'ä/' * 100}" for number in range(9)]
+    fake = LangfuseFake([observation(number, trace_id, START) for number, trace_id in enumerate(ids)])
+    lines: list[int] = []
+
+    def script(method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        lines.append(len(path) + len(urlencode(query, doseq=True)))
+        return fake(method, path, query, body)
+
+    assert sorted(collect(LangfuseTraces(open_store(script), "p1"))) == ids
+    assert max(lines) < 4096
+
+
+def test_langfuse_answer_that_is_too_large_is_asked_for_in_halves() -> None:
+    ids = [f"t{number}" for number in range(8)]
+    fake = LangfuseFake([observation(number, trace_id, START) for number, trace_id in enumerate(ids)])
+
+    def script(method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Answer:
+        if "filter" in query and len(orjson.loads(query["filter"][0])[0]["value"]) > 2:
+            return AnswerTooLargeError("the answer has more than 1 bytes")
+        return fake(method, path, query, body)
+
+    assert sorted(collect(LangfuseTraces(open_store(script), "p1"))) == ids
+    always_too_large = failure(
+        lambda: LangfuseTraces(open_store(always(AnswerTooLargeError("too much"))), "p1").fetch(["a"])
+    )
+    assert always_too_large.code == "answer_too_large"
+
+
+def test_langfuse_metadata_is_asked_for_whole_where_it_is_cut() -> None:
+    fake = LangfuseFake(
+        [
+            observation(1, "a", START, metadata={"long": "x" * 300}),
+            observation(2, "b", START, metadata={"long": "x"}),
+            observation(3, "c", START, metadata={"other": "y" * 200}),
+            observation(4, "d", START, metadata={"long": "z" * 300}),
+        ]
+    )
+    traces = LangfuseTraces(open_store(fake), "p1").fetch(["a", "b", "c", "d"])
+    assert [list(trace.spans[0].attributes.items())[-1] for trace in traces] == [
+        ("metadata.long", "x" * 300),
+        ("metadata.long", "x"),
+        ("metadata.other", "y" * 200),
+        ("metadata.long", "z" * 300),
+    ]
+    assert fake.asked == [["a", "b", "c", "d"], ["a", "d"], ["c"]]
+    assert fake.expanded == ["long", "other"]
+
+
+def test_langfuse_name_with_a_comma_names_its_trace() -> None:
+    fake = LangfuseFake(
+        [observation(1, "a", START), observation(2, "b", START, metadata={"long, very": "x" * 300})],
+    )
+    found = failure(lambda: LangfuseTraces(open_store(fake), "p1").fetch(["a", "b"]))
+    assert (found.code, found.trace_id) == ("trace_not_usable", "b")
+
+
+def test_langfuse_trace_without_observations_has_no_spans() -> None:
+    fake = LangfuseFake([observation(1, "a", START)])
+    traces = LangfuseTraces(open_store(fake), "p1").fetch(["a", "gone"])
+    assert [(trace.trace_id, len(trace.spans)) for trace in traces] == [("a", 1), ("gone", 0)]
+
+
+def test_langfuse_that_does_not_know_the_filter_is_not_taken_at_its_word() -> None:
+    fake = LangfuseFake([observation(1, "a", START), observation(2, "b", START - SECOND)], knows_filter=False)
+    assert failure(lambda: LangfuseTraces(open_store(fake), "p1").fetch(["a"])).code == "answer_not_usable"
 
 
 def test_langfuse_generation_without_an_end_is_in_progress() -> None:

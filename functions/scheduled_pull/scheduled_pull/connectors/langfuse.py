@@ -1,14 +1,16 @@
 """Langfuse: observations of the project that the keys belong to.
 
-There is no trace object: observations are grouped by their trace, and each trace is read again by its id, since parts
-of it may lie outside of the window. Values of metadata are cut at 200 characters unless their names are asked for.
+There is no trace object: observations are grouped by their trace, and the traces are read again by their ids, many with
+one call, since parts of them may lie outside of the window. Values of metadata are cut at 200 characters unless their
+names are asked for.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote_plus
 
+import orjson
 from coordination.clock import format_instant
 
 from scheduled_pull.connectors.trace_store import Page, TraceStore, as_object, list_stably, reading, walk_pages
@@ -17,8 +19,10 @@ from scheduled_pull.traces import PullFailedError, Span, Trace, Window
 _PAGE_SIZE = 1000
 _FIELDS = "core,basic,io,metadata,model,usage"
 _CUT_AT = 200
-# One call a trace: the time of a pull is for more of them side by side.
-_PARALLEL = 4
+# Ids stand in the address, and servers take lines of 4 KiB; they are anything that a client of Langfuse has chosen.
+_BATCH_SIZE = 50
+_BATCH_CHARACTERS = 2500
+_SEPARATOR_CHARACTERS = len("%22%2C%22")
 _KINDS = {"GENERATION": "LLM", "SPAN": "CHAIN", "EVENT": "CHAIN"}
 _TIMELESS = "EVENT"
 _ATTRIBUTES = {
@@ -33,6 +37,8 @@ _ATTRIBUTES = {
     "statusMessage": "langfuse.status_message",
 }
 _USAGE = {"input": "gen_ai.usage.input_tokens", "output": "gen_ai.usage.output_tokens"}
+
+type _Observations = list[dict[str, Any]]
 
 
 class LangfuseTraces:
@@ -68,27 +74,44 @@ class LangfuseTraces:
 
     def fetch(self, trace_ids: Sequence[str]) -> Sequence[Trace]:
         """Return traces with all their observations, also those that have none."""
-        with ThreadPoolExecutor(_PARALLEL) as threads:
-            return list(threads.map(self._fetch_trace, trace_ids))
+        return [trace for batch in _cut_batches(trace_ids) for trace in self._fetch_batch(batch)]
 
-    def _fetch_trace(self, trace_id: str) -> Trace:
-        observations = self._read_observations(trace_id, "")
-        cut = sorted({name for one in observations for name in _list_cut(one.get("metadata"))})
-        if any("," in name for name in cut):
-            raise PullFailedError(
-                "trace_not_usable",
-                "A long value of metadata has a comma in its name and cannot be asked for.",
-                trace_id,
+    def _fetch_batch(self, trace_ids: Sequence[str]) -> Iterator[Trace]:
+        found = self._read_observations(trace_ids, [])
+        # Together those with the same names: together all names might not fit into an address.
+        cut: dict[tuple[str, ...], list[str]] = {}
+        for trace_id, observations in found.items():
+            if names := _list_cut(trace_id, observations):
+                cut.setdefault(names, []).append(trace_id)
+        for names, ids in cut.items():
+            found |= self._read_observations(ids, names)
+        for trace_id, observations in found.items():
+            with reading("An observation", trace_id):
+                # The same observation may come twice while it is being written.
+                spans = {span.span_id: span for span in map(_read_span, observations)}
+            yield Trace(trace_id, list(spans.values()))
+
+    def _read_observations(self, trace_ids: Sequence[str], expanded: Sequence[str]) -> dict[str, _Observations]:
+        """Return the observations of each trace; fewer traces at a time when the answer is too large."""
+        condition = {"type": "stringOptions", "column": "traceId", "operator": "any of", "value": trace_ids}
+        query = [("fields", _FIELDS), ("filter", orjson.dumps([condition]).decode())]
+        if expanded:
+            query.append(("expandMetadata", ",".join(expanded)))
+        found: dict[str, _Observations] = {trace_id: [] for trace_id in trace_ids}
+        try:
+            for page in walk_pages(lambda token: self._read_page(query, token)):
+                # A server that does not know the filter answers with whatever it has.
+                with reading("The list of observations"):
+                    for observation in page:
+                        found[observation["traceId"]].append(observation)
+        except PullFailedError as error:
+            if error.code != "answer_too_large" or len(trace_ids) == 1:
+                raise
+            half = len(trace_ids) // 2
+            return self._read_observations(trace_ids[:half], expanded) | self._read_observations(
+                trace_ids[half:], expanded
             )
-        if cut:
-            observations = self._read_observations(trace_id, ",".join(cut))
-        with reading("An observation", trace_id):
-            # The same observation may come twice while it is being written.
-            return Trace(trace_id, list({span.span_id: span for span in map(_read_span, observations)}.values()))
-
-    def _read_observations(self, trace_id: str, expanded: str) -> Sequence[dict[str, Any]]:
-        query = [("fields", _FIELDS), ("traceId", trace_id), *([("expandMetadata", expanded)] if expanded else [])]
-        return [item for page in walk_pages(lambda token: self._read_page(query, token)) for item in page]
+        return found
 
     def _read_page(self, query: Sequence[tuple[str, str]], token: str | None) -> Page:
         more = [("limit", str(_PAGE_SIZE)), *([("cursor", token)] if token else [])]
@@ -102,11 +125,40 @@ class LangfuseTraces:
         return Page(items, next_token)
 
 
-def _list_cut(metadata: Any) -> list[str]:
-    """Return the names whose values may have been cut."""
-    if not isinstance(metadata, dict):
-        return []
-    return [str(name) for name, value in metadata.items() if isinstance(value, str) and len(value) >= _CUT_AT]
+def _cut_batches(trace_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    batch: list[str] = []
+    characters = 0
+    for trace_id in trace_ids:
+        length = len(quote_plus(trace_id)) + _SEPARATOR_CHARACTERS
+        if batch and (len(batch) == _BATCH_SIZE or characters + length > _BATCH_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        batch.append(trace_id)
+        characters += length
+    if batch:
+        yield batch
+
+
+def _list_cut(trace_id: str, observations: _Observations) -> tuple[str, ...]:
+    """Return the names of metadata whose values may have been cut, in order.
+
+    Raises
+    ------
+    PullFailedError
+        One of them has a comma, which separates names.
+    """
+    names = {
+        str(name)
+        for observation in observations
+        if isinstance(observation.get("metadata"), dict)
+        for name, value in observation["metadata"].items()
+        if isinstance(value, str) and len(value) >= _CUT_AT
+    }
+    if any("," in name for name in names):
+        raise PullFailedError(
+            "trace_not_usable", "A long value of metadata has a comma in its name and cannot be asked for.", trace_id
+        )
+    return tuple(sorted(names))
 
 
 def _read_span(observation: dict[str, Any]) -> Span:
