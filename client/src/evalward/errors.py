@@ -31,9 +31,11 @@ class ProblemError(EvalwardError):
         When a retry may help; None when the answer did not say.
     document
         The whole problem document.
+    about
+        Where the service explains the code; empty when it does not.
     """
 
-    def __init__(self, document: Mapping[str, Any], retry_after_seconds: int | None = None) -> None:
+    def __init__(self, document: Mapping[str, Any], retry_after_seconds: int | None = None, *, about: str = "") -> None:
         self.document = dict(document)
         self.status = int(document.get("status", 0))
         self.code = str(document.get("code", "unknown"))
@@ -42,6 +44,7 @@ class ProblemError(EvalwardError):
         self.errors = cast("Sequence[dict[str, Any]]", document.get("errors", []))
         self.request_id = str(document.get("request_id", ""))
         self.retry_after_seconds = retry_after_seconds
+        self.about = about
         super().__init__(": ".join(part for part in (self.title, self.detail) if part) or f"HTTP {self.status}")
 
 

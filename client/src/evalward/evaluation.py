@@ -16,6 +16,7 @@ MAX_BYTES = 4 * 1024 * 1024
 """Of a request, settings included."""
 
 _NDJSON = "application/x-ndjson"
+_SETTINGS = '{"evaluators": [{"name": "exact_match"}]}'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -37,11 +38,7 @@ class Frames:
     @property
     def has_target(self) -> bool:
         """Whether outputs are fetched: then a second time is seen by somebody."""
-        try:
-            settings = json.loads(self.content.partition(b"\n")[0])
-        except ValueError:
-            return True
-        return not isinstance(settings, dict) or "target" in settings
+        return "target" in json.loads(self.content.partition(b"\n")[0])
 
 
 def read_frames(stream: IO[bytes], name: str, settings: Mapping[str, Any] | None = None) -> Frames:
@@ -59,7 +56,7 @@ def read_frames(stream: IO[bytes], name: str, settings: Mapping[str, Any] | None
     Raises
     ------
     ConfigurationError
-        There is nothing to evaluate, or more than one request takes.
+        There is nothing to evaluate, or no settings, or more than one request takes.
     """
     frames: list[bytes] = []
     lines: list[int | None] = []
@@ -81,9 +78,13 @@ def read_frames(stream: IO[bytes], name: str, settings: Mapping[str, Any] | None
             )
         frames.append(text)
         lines.append(number)
+    if settings is None and frames and not _is_settings(frames[0]):
+        raise ConfigurationError(
+            f"{name}, line {lines[0]}: these are no settings, such as {_SETTINGS}. They stand in the first line unless "
+            "they are given apart."
+        )
     if len(frames) < 2:
-        what = "record" if frames else "line with settings"
-        raise ConfigurationError(f"{name} holds no {what}: one record a line is evaluated.")
+        raise ConfigurationError(f"{name} holds no record: one a line is evaluated.")
     return Frames(b"\n".join(frames) + b"\n", lines)
 
 
@@ -112,10 +113,19 @@ def evaluate(
         yield frame
 
 
+def _is_settings(line: bytes) -> bool:
+    try:
+        settings = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(settings, dict) and "evaluators" in settings
+
+
 def _place(error: ProblemError, lines: list[int | None]) -> ProblemError:
     """Return the error with lines instead of frames: `/3/id` is in the file's line of frame 3."""
     placed = list(_with_lines(error.errors, lines))
-    return ProblemError({**error.document, "errors": placed} if placed else error.document, error.retry_after_seconds)
+    document = {**error.document, "errors": placed} if placed else error.document
+    return ProblemError(document, error.retry_after_seconds, about=error.about)
 
 
 def _with_lines(faults: Iterable[Mapping[str, Any]], lines: list[int | None]) -> Iterator[JsonObject]:

@@ -393,7 +393,11 @@ def is_loopback(host: str) -> bool:
 
 def read_problem(response: httpx.Response) -> ProblemError:
     """Make the error of an answer of 400 or more, whether it is a problem document or a gateway's own."""
-    return ProblemError(_read_document(response), _read_retry_after(response))
+    document = _read_document(response)
+    place = str(document.get("type", ""))
+    # It is the service's own: a reference of somebody else's is not passed on.
+    about = str(response.url.join(place)) if place.startswith("/") else ""
+    return ProblemError(document, _read_retry_after(response), about=about)
 
 
 def read_object(response: httpx.Response) -> JsonObject:

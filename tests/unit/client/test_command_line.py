@@ -70,7 +70,7 @@ def test_errors_have_their_exit_status_and_a_code(error: EvalwardError, status: 
     [
         *(error for error, _, code in ERRORS if code != "configuration"),
         ProblemError({"status": 400, "code": "invalid_request", "errors": [{"pointer": "/a", "message": "is wrong"}]}),
-        ProblemError({"status": 409, "code": "project_exists", "type": "/docs#project_exists"}),
+        ProblemError({"status": 409, "code": "project_exists"}, about="https://api.example.com/docs#project_exists"),
         ProblemError({"status": 429, "code": "too_many"}, retry_after_seconds=3),
         ProblemError({"status": 429, "code": "too_many"}),
         ProblemError({"status": 404, "code": "unknown"}),

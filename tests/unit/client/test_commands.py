@@ -225,7 +225,7 @@ def projects(*ids: str) -> httpx.Response:
         (("shop",), "This key sees no project demo. It sees shop ("),
         (tuple("abcdef"), "It sees a, b, c, d, e, … (`evalward projects list`)."),
         ((), "This key sees no project: `evalward whoami`"),
-        (("demo",), "The project demo is there: "),
+        (("demo",), "The project demo is there; "),
     ],
 )
 @pytest.mark.parametrize("command", [("runs", "list"), ("projects", "show", "demo")], ids=" ".join)
@@ -237,6 +237,12 @@ def test_what_is_not_found_is_told_with_the_projects_that_the_key_sees(
     assert ended.status == ExitCode.REFUSED
     assert told in ended.err
     assert told in json.loads(call(*command, "--json").err)["error"]["advice"]
+
+
+def test_a_refusal_is_told_with_the_page_that_explains_it(service: Service, call: Call) -> None:
+    service.answers = [problem(409, "run_ended", type="/docs#run_ended"), problem(409, "x", type="https://else.where")]
+    assert f"\n{URL}/docs#run_ended says what it means.\n" in call("runs", "cancel", "r-1").err
+    assert "else.where" not in call("runs", "cancel", "r-1").err
 
 
 def test_what_is_not_found_is_told_also_when_the_projects_cannot_be_read(service: Service, call: Call) -> None:
@@ -310,6 +316,8 @@ def test_runs_are_compared_by_words(
     [
         (("previous", "previous"), "cannot both be `previous`"),
         (("previous", "r-3"), "no run with a report that was created before r-3"),
+        (("lastest", "r-3"), "lastest is no id of a run. Did you mean latest?"),
+        (("r-3", "previuos"), "Did you mean previous?"),
     ],
 )
 def test_a_previous_run_that_is_none_is_told(

@@ -134,12 +134,15 @@ def test_a_fault_of_settings_that_are_options_has_no_line(service: Service, call
     ("content", "settings", "told"),
     [
         (b"", {"evaluators": []}, "the file holds no record"),
-        (b"", None, "the file holds no line with settings"),
+        (b"", None, "the file holds no record"),
+        (b'\n{"input": "q"}\n{}\n', None, "the file, line 2: these are no settings"),
+        (b"[]\n{}\n", None, "the file, line 1: these are no settings"),
+        (b"{\n{}\n", None, "the file, line 1: these are no settings"),
         (b'{"evaluators": []}\n', None, "the file holds no record"),
         (b'{"id": 1}\n' + b"x" * MAX_BYTES, {}, "the file, line 2: "),
         (b"12345678\n" * (MAX_BYTES // 9 + 1), {}, f"the file, line {MAX_BYTES // 9 + 1}: "),
     ],
-    ids=["nothing", "no settings", "settings only", "a long line", "many lines"],
+    ids=["nothing", "nothing at all", "no settings", "a list", "no JSON", "settings only", "a long line", "many lines"],
 )
 def test_what_is_no_request_is_told(content: bytes, settings: dict[str, Any] | None, told: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -167,7 +170,7 @@ def test_no_more_is_read_than_one_request_takes() -> None:
 
 @pytest.mark.parametrize(
     ("first", "has_target"),
-    [(b"{}", False), (b'{"target": {"kind": "http"}}', True), (b"[", True), (b"[]", True)],
+    [(b'{"evaluators": []}', False), (b'{"evaluators": [], "target": {"kind": "http"}}', True)],
 )
 def test_a_target_makes_a_second_time_matter(first: bytes, has_target: bool) -> None:
     assert read_frames(io.BytesIO(first + b"\n{}\n"), "the file").has_target is has_target

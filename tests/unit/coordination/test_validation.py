@@ -240,3 +240,13 @@ def test_id_in_a_path_that_is_none_names_nothing() -> None:
     for reference in ("", "none", known[:-1], "4e9b6c31-7d88-4031-8d8a-3d7c8f51aa4g"):
         with pytest.raises(NotFoundError, match="There is no such run; its id is a UUID"):
             read_path_id(reference, "run")
+
+
+def test_an_id_that_is_none_is_told_with_an_example() -> None:
+    class Compared(QueryModel):
+        baseline: UUID
+
+    with pytest.raises(InvalidRequestError) as caught:
+        read_query(request(query=[("baseline", "lastest")]), Compared)
+    (fault,) = caught.value.errors
+    assert fault["message"] == "query parameter: must be an id, such as 8d1f0a52-6c3e-4b7a-9e21-5f40c7d6ab13"

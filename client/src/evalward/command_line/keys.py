@@ -77,7 +77,7 @@ def delete_key(
 def _read_grant(text: str) -> JsonObject:
     project, equals, names = text.partition("=")
     if not equals or not project or not names:
-        raise ConfigurationError(f"--grant {text!r} is not PROJECT=ROLE.")
+        raise ConfigurationError(f"--grant {text!r} is not PROJECT=ROLE, such as demo=editor.")
     words = names.split(",")
     # `evaluate` is the one permission without a dot.
     is_role = len(words) == 1 and "." not in names and names != "evaluate"

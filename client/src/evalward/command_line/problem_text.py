@@ -114,8 +114,7 @@ def _advise_on_problem(error: ProblemError) -> str:
         return "Send the same command again a little later; `evalward doctor` looks at the service."
     if error.errors:
         return "Mend what is named, then send the command again."
-    # What the service's own problems mean stands in its reference.
-    return f"{error.document['type']} of the API says more." if error.document.get("type") else "Look at the address."
+    return f"{error.about} says what it means." if error.about else "Look whether the address is that of the API."
 
 
 def _code(error: EvalwardError) -> str:

@@ -9,6 +9,7 @@ from evalward.client import Client
 from evalward.errors import ConfigurationError
 from evalward.transport import JsonObject
 
+_WORDS = ("latest", "previous")
 _WITH_REPORT = ("succeeded", "failed")
 _LOOKED_BACK = 2000
 
@@ -46,7 +47,7 @@ def find_dataset(client: Client, project: str, named: str) -> JsonObject:
 
 def is_word(named: str) -> bool:
     """Tell whether a run is named by its place among the others, which changes with time."""
-    return named in ("latest", "previous")
+    return named in _WORDS
 
 
 def find_run(client: Client, project: str, named: str, before: str | None = None) -> str:
@@ -65,9 +66,11 @@ def find_run(client: Client, project: str, named: str, before: str | None = None
     Raises
     ------
     ConfigurationError
-        There is no such run.
+        There is no such run, or a word is misspelt.
     """
     if not is_word(named):
+        if meant := find_nearest(named, [*_WORDS]):
+            raise ConfigurationError(f"{named} is no id of a run. Did you mean {meant}?")
         return named
     if named == "latest":
         return str(_find_latest(client, project)["id"])

@@ -65,7 +65,10 @@ class Session:
         except EvalwardError:
             return None
         if self._project in seen:
-            return f"The project {self._project} is there: look for what the command names in it with its `… list`."
+            return (
+                f"The project {self._project} is there; its lists (`evalward runs list`, `evalward datasets list`, …) "
+                "show what is in it."
+            )
         nearest = find_nearest(self._project, seen)
         meant = f" Did you mean {nearest}?" if nearest else ""
         if not seen:

@@ -126,6 +126,8 @@ def _explain(detail: Mapping[str, Any]) -> str:
             return f"needs at least {_count_items(detail['ctx']['min_length'])}"
         case "too_long":
             return f"takes at most {_count_items(detail['ctx']['max_length'])}"
+        case "uuid_parsing":
+            return "must be an id, such as 8d1f0a52-6c3e-4b7a-9e21-5f40c7d6ab13"
         case "string_pattern_mismatch":
             pattern: str = detail["ctx"]["pattern"]
             return explain_pattern(pattern) or f"must match {pattern}"
