@@ -139,7 +139,7 @@ function describeReport(view, report) {
       ["Errors", one => element("span", { class: one.errors ? "bad-text" : null }, count(one.errors)), "number"],
       ["Coverage", one => share(one.coverage), "number"]], report.metrics)),
     spread.length ? section("Scores", element("div", { class: "cards" }, spread.map(metric => element("div", {},
-      named(metric.id, "name"), metric.unit && muted(` in ${metric.unit}`), drawHistogram(metric))))) : null,
+      named(metric.id, "name"), metric.unit && metric.unit !== metric.id && muted(` in ${metric.unit}`), drawHistogram(metric))))) : null,
     report.worst.length ? section("Look at these first", describeWorst(view, report, measure)) : null,
     report.slices.length ? section("Slices", table("Metrics by a metadata key", [
       ["Where", one => named(`${one.key} = ${typeof one.value === "string" ? one.value : JSON.stringify(one.value)}`)],
@@ -165,7 +165,7 @@ function quoteRecord(view, one, score) {
   const { input, output, reference, record_path, output_path } = one.excerpts || {};
   const texts = [["Input", input], ["Output", output], ["Reference", reference]].filter(([, excerpt]) => excerpt);
   return element("li", {},
-    element("div", { class: "row" }, named(one.record, "mono"), describeOutcome(one), one.score !== null && element("span", {}, `score ${score}`),
+    element("div", { class: "row" }, named(one.record, "mono"), (one.score === null || one.passed !== null) && describeOutcome(one), one.score !== null && element("span", {}, `score ${score}`),
       one.trial > 1 && muted(`trial ${one.trial}`)),
     one.error && element("p", { class: "small muted" }, one.error),
     element("dl", { class: "texts" }, texts.map(([word, excerpt]) => element("div", {}, element("dt", {}, word),

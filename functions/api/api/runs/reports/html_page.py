@@ -266,7 +266,7 @@ def _distribution(metric: Metric) -> Html:
         element(
             "figcaption",
             element("bdi", metric.id, class_="name"),
-            element("span", f" in {metric.unit}", class_="muted") if metric.unit else None,
+            element("span", f" in {metric.unit}", class_="muted") if metric.unit not in (None, metric.id) else None,
         ),
         draw_histogram(metric.distribution, metric.mean) if metric.distribution else None,
         draw_outcomes(parts),
@@ -330,7 +330,10 @@ def _quoted_record(result: WorstResult, unit: str | None) -> Html:
         )
         for word, excerpt in list_texts(result.excerpts)
     ]
-    facts = [_outcome(result)]
+    facts: list[Html] = []
+    # That a record was scored its score says.
+    if result.score is None or result.passed is not None:
+        facts.append(_outcome(result))
     if result.score is not None:
         facts.append(element("span", f"score {write_number(result.score, unit)}"))
     if result.trial > 1:

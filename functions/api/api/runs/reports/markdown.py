@@ -155,7 +155,10 @@ def _worst(report: Report) -> list[str]:
 
 def _quote(result: WorstResult, unit: str | None) -> str:
     """Write a worst result as an item of a list, and below it what its record says."""
-    facts = [f"**{_escape(result.record)}**", write_outcome(result)]
+    facts = [f"**{_escape(result.record)}**"]
+    # That a record was scored its score says.
+    if result.score is None or result.passed is not None:
+        facts.append(write_outcome(result))
     if result.score is not None:
         facts.append(f"score {write_number(result.score, unit)}")
     if result.trial > 1:

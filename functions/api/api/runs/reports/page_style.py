@@ -58,7 +58,7 @@ th.wide,td.wide{padding-left:1rem}
 .records li{padding:.8rem 0;border-bottom:1px solid var(--line)}
 .records li:last-child{border-bottom:0;padding-bottom:.2rem}
 .record{display:flex;flex-wrap:wrap;gap:.2rem 1rem;align-items:baseline;margin:0;font-variant-numeric:tabular-nums}
-.texts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr));gap:.5rem 1.5rem;
+.texts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,12.5rem),1fr));gap:.5rem 1.5rem;
 margin:.4rem 0 0}
 .texts dt{font-size:.78rem}
 .texts dd{font-size:.92rem;line-height:1.45;white-space:pre-wrap;overflow-wrap:anywhere;overflow:hidden}
