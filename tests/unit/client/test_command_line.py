@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -297,3 +299,42 @@ def test_a_proxy_that_is_not_there_has_passed_nothing_on(tmp_path: Path) -> None
     }
     done = run(tmp_path, "projects", "create", "demo", HTTPS_PROXY="http://127.0.0.1:9", **login)
     assert done.returncode == ExitCode.UNREACHABLE, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "told"),
+    [("n\n", ExitCode.REFUSED, "Nothing was done."), ("interrupt", ExitCode.INTERRUPTED, "Nothing was done.")],
+)
+def test_a_question_that_is_not_agreed_to_changes_nothing(
+    tmp_path: Path, answer: str, status: ExitCode, told: str
+) -> None:
+    leave_pending(tmp_path)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [PROGRAM, "pending", "forget", "a" * 32],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr
+        asked = b""
+        while not asked.endswith(b"[y/N]:"):
+            byte = process.stderr.read(1)
+            assert byte, asked
+            asked += byte
+        if answer == "interrupt":
+            process.send_signal(signal.SIGINT)
+        else:
+            os.write(ours, answer.encode())
+        printed, errors = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    # The space behind the question is the terminal's.
+    assert (process.returncode, printed.strip()) == (status, b"")
+    assert errors.decode().splitlines()[-1] == told
+    assert len(json.loads(run(tmp_path, "pending", "list", "--json").stdout)["items"]) == 1
+
+
+def test_a_login_without_a_key_in_the_standard_input_is_told(tmp_path: Path) -> None:
+    done = run(tmp_path, "login", "https://127.0.0.1:9", "--key-stdin")
+    assert done.returncode == ExitCode.USAGE
+    assert "holds no key" in done.stderr

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evalward.client import Client
+from evalward.command_line.exit_codes import ExitCode
 from evalward.command_line.options import AsJson
 from evalward.command_line.output import print_table, say, show
 from evalward.command_line.session import check_somebody_is_there, open_session
@@ -72,9 +73,16 @@ def describe_grant(grant: JsonObject) -> str:
 
 def _ask_for_key(is_piped: bool) -> str:
     if is_piped:
-        return sys.stdin.readline().strip()
+        key = sys.stdin.readline().strip() if sys.stdin else ""
+        if not key:
+            raise ConfigurationError("The standard input holds no key in its first line.")
+        return key
     check_somebody_is_there("--key-stdin")
-    return typer.prompt("API key", hide_input=True, err=True).strip()
+    try:
+        return typer.prompt("API key", hide_input=True, err=True).strip()
+    except typer.Abort:
+        say("\nNothing was stored.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _read_stack(path: Path) -> tuple[str, str]:

@@ -107,14 +107,19 @@ def confirm(question: str, *, is_agreed: bool) -> None:
     Raises
     ------
     typer.Exit
-        The answer is no.
+        The answer is no, or none: Ctrl-C.
     ConfigurationError
         There is nobody to ask.
     """
     if is_agreed:
         return
     check_somebody_is_there("--yes")
-    if not typer.confirm(question, err=True):
+    try:
+        is_agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        say("\nNothing was done.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    if not is_agreed:
         say("Nothing was done.")
         raise typer.Exit(ExitCode.REFUSED)
 
