@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -23,7 +24,9 @@ from coordination.idempotency.local_write import perform_local_write
 from coordination.idempotency.records import KeyedWrite, Performed, StoredAnswer
 from coordination.queries import load_queries
 from coordination.settings import IdempotencySettings, TransactionSettings
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
 
 if TYPE_CHECKING:
     from conftest import FreshDatabase
@@ -56,7 +59,7 @@ def write_of(key: str = "k", *, body: str = "a", principal: str = "key:1", tenan
         principal=principal,
         key_sha256=digest_key(key),
         operation="test.write",
-        fingerprint=digest_key(body),
+        compute_fingerprint=lambda: digest_key(body),
     )
 
 
@@ -481,6 +484,85 @@ def test_one_key_is_looked_up_by_the_primary_key_before_there_are_statistics(dat
     plan = " ".join(next(iter(row.values())) for row in database.look(look_up))
     # The table of this test is so small that it may be read whole.
     assert "idempotency_records_by_expiry" not in plan
+
+
+@pytest.mark.parametrize("role", ["app", "owner"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"key_sha256": b"short"},
+        {"fingerprint": b"short"},
+        {"stored_bytes": -1},
+        {"state": "lost"},
+        {"body": None},
+        {"headers": None},
+        {"status": None},
+        {"completed_at": None},
+        {"state": "tombstone", "completed_at": None},
+        {"state": "claimed"},
+        {"state": "claimed", "owner_token": uuid4(), "deadline_at": "2026-01-01T00:00:00Z", "id": None},
+        {"state": "claimed", "owner_token": uuid4(), "id": uuid4()},
+        {"state": "claimed", "deadline_at": "2026-01-01T00:00:00Z", "id": uuid4()},
+    ],
+)
+def test_record_that_is_not_whole_is_refused(database: FreshDatabase, role: str, broken: dict[str, Any]) -> None:
+    record: dict[str, Any] = {
+        "tenant_id": "-",
+        "principal": "key:1",
+        "key_sha256": b"k" * 32,
+        "id": None,
+        "operation": "test.write",
+        "fingerprint": b"f" * 32,
+        "state": "completed",
+        "completed_at": "2026-01-01T00:00:00Z",
+        "expires_at": "2026-01-02T00:00:00Z",
+        "status": 201,
+        "headers": Jsonb({}),
+        "body": b"{}",
+        "stored_bytes": 4,
+    }
+    with database.connect(role) as connection, connection.transaction(force_rollback=True):
+        connection.execute("SELECT scheduler_app.begin_tenant('-', 1000, 5000)")
+        insert_record(connection, record)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="record_is_whole"), connection.transaction():
+            insert_record(connection, record | {"key_sha256": b"l" * 32} | broken)
+
+
+def insert_record(connection: psycopg.Connection[Any], record: dict[str, Any]) -> None:
+    connection.execute(
+        sql.SQL("INSERT INTO coordination.idempotency_records ({}) VALUES ({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, record)), sql.SQL(", ").join(map(sql.Placeholder, record))
+        ),
+        record,
+    )
+
+
+def test_scope_notes_when_the_next_of_its_records_expires(app: Database, database: FreshDatabase) -> None:
+    next_expiry = (
+        "SELECT s.next_expiry_at = (SELECT min(r.expires_at) FROM coordination.idempotency_records r)"
+        " FROM coordination.idempotency_scopes s"
+    )
+    perform_local_write(app, write_of("long"), SETTINGS, insert("p1"))
+    assert database.look_up(next_expiry) is True
+    perform_local_write(app, write_of("short"), IdempotencySettings(retention_seconds=60), insert("p2"))
+    assert database.look_up(next_expiry) is True
+    database.look(
+        "UPDATE coordination.idempotency_records SET expires_at = clock_timestamp() - interval '1 ms'"
+        " WHERE key_sha256 = %(key)s",
+        {"key": digest_key("short")},
+    )
+    assert database.look_up(next_expiry) is True
+    perform_local_write(app, write_of("new"), SETTINGS, insert("p3"))
+    assert database.look_up(next_expiry) is True
+    assert database.look_up("SELECT count(*) FROM coordination.idempotency_records") == 2
+    # One that is gone may be noted still: then there is nothing to prune, and the next write notes what is.
+    database.look(
+        "DELETE FROM coordination.idempotency_records WHERE key_sha256 = %(key)s", {"key": digest_key("long")}
+    )
+    database.look("UPDATE coordination.idempotency_scopes SET next_expiry_at = clock_timestamp() - interval '1 ms'")
+    perform_local_write(app, write_of("newest"), SETTINGS, insert("p4"))
+    assert database.look_up(next_expiry) is True
+    assert database.look_up("SELECT count(*) FROM coordination.idempotency_records") == 2
 
 
 def test_scope_counts_what_it_holds_through_storing_pruning_and_refusing(

@@ -61,14 +61,15 @@ PLANS: st.SearchStrategy[Plan] = st.sampled_from(
 )  # fmt: skip
 
 
-# Scopes that count other records, or bytes, than they have; scopes that are missing.
+# Scopes that count other records, or bytes, than they have, or do not see one expire; scopes that are missing.
 COUNTED_WRONGLY = """
 SELECT * FROM (
-    SELECT tenant_id, principal, count(*) AS records, sum(stored_bytes) AS stored_bytes
+    SELECT tenant_id, principal, count(*) AS records, sum(stored_bytes) AS stored_bytes, min(expires_at) AS expires_at
     FROM coordination.idempotency_records GROUP BY tenant_id, principal) held
 FULL JOIN coordination.idempotency_scopes counted USING (tenant_id, principal)
 WHERE (coalesce(held.records, 0), coalesce(held.stored_bytes, 0))
       IS DISTINCT FROM (counted.records, counted.stored_bytes)
+   OR counted.next_expiry_at > held.expires_at
 """
 
 

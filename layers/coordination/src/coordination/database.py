@@ -29,7 +29,7 @@ INSTALLATION = "-"
 # A socket that is silent for longer is asked once before it is trusted: a NAT may have forgotten it without a word.
 _TRUSTED_IDLE_SECONDS = 30.0
 _CONNECT_TIMEOUT_SECONDS = 5
-_BEGIN_TENANT = "SELECT scheduler_app.begin_tenant(%(tenant)s::text, %(lock_ms)s::integer, %(statement_ms)s::integer)"
+_BEGIN_TENANT = "SELECT scheduler_app.begin_tenant(%(tenant)s, %(lock_ms)s, %(statement_ms)s)"
 
 type Query = LiteralString | sql.SQL
 type Params = Mapping[str, Any]

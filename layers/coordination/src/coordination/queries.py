@@ -1,7 +1,8 @@
 """Named SQL statements, read from `sql/queries/*.sql`.
 
 A statement begins with a line `-- name: verb_object`; the comment lines after it say what it is for, its parameters
-with their units, and its locks. Placeholders are named and cast: `%(run_id)s::uuid`.
+with their units, and its locks. Placeholders are named and cast, `%(run_id)s::uuid`, but for the arguments of our own
+routines: their signatures say the types, and a cast is read at every call.
 """
 
 import re

@@ -60,18 +60,22 @@ def _abandon(call: Call) -> None:
 def _keyed_write(operation: Operation, call: Call, opening: Opening) -> KeyedWrite | None:
     if opening.key_sha256 is None:
         return None
-    return KeyedWrite(
-        tenant=_tenant(call),
-        principal=call.principal.id,
-        key_sha256=opening.key_sha256,
-        operation=operation.id,
-        fingerprint=fingerprint_request(
+
+    def compute_fingerprint() -> bytes:
+        return fingerprint_request(
             operation.id,
             call.path,
             fields_to_compare(call.query),
             fields_to_compare(call.body) if call.body is not None else None,
             hashlib.sha256(call.content).hexdigest() if operation.max_content_bytes else None,
-        ),
+        )
+
+    return KeyedWrite(
+        tenant=_tenant(call),
+        principal=call.principal.id,
+        key_sha256=opening.key_sha256,
+        operation=operation.id,
+        compute_fingerprint=compute_fingerprint,
         audited_as=operation.audited_as,
         target=_target(call),
         request_id=call.request_id,

@@ -20,6 +20,8 @@ def fields_to_compare(request: BaseModel) -> dict[str, Any]:
     A model whose absent fields mean something else than their defaults (PATCH) writes what was sent by a serializer of
     its own, which is to take the values itself: a wrapped one is given no field that has its default.
     """
+    if not type(request).model_fields:
+        return {}
     return request.model_dump(mode="json", exclude_defaults=True)
 
 

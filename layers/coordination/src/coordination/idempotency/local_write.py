@@ -12,9 +12,10 @@ from coordination.idempotency.records import (
     KeyedWrite,
     Performed,
     StoredAnswer,
+    answer_params,
     answer_refused_claim,
-    outcome_params,
     read_outcome,
+    record_params,
     replay,
 )
 from coordination.settings import IdempotencySettings
@@ -61,8 +62,10 @@ def perform_local_write[Result](
     done: tuple[Result, StoredAnswer] | None = None
     try:
         with database.transaction(write.tenant, first=(QUERIES["begin_local_write"], write.row_key)) as transaction:
+            # The server is claiming meanwhile.
+            params = record_params(write, settings)
             done = effect(transaction)
-            ended = transaction.submit(QUERIES["end_local_write"], outcome_params(write, settings, done[1]))
+            ended = transaction.submit(QUERIES["end_local_write"], params | answer_params(done[1], settings))
         row = ended.fetchone()
         return Performed(done[0], row["records_left"] if row else None)
     except OutcomeUnknownError:

@@ -1,7 +1,8 @@
 """What local and remote writes have in common: the key's record, and answering from it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -53,7 +54,7 @@ class StoredAnswer:
         return carried_bytes(self.headers["content-type"], self.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyedWrite:
     """A write under a key.
 
@@ -65,8 +66,8 @@ class KeyedWrite:
         SHA-256 of the key.
     operation
         The operation's constant name.
-    fingerprint
-        SHA-256 of the request as it was understood.
+    compute_fingerprint
+        Returns the SHA-256 of the request as it was understood; called when that is first needed.
     audited_as, target, request_id
         Of its audit event: outcome, what the path names inside the project, the gateway's id of the request.
     """
@@ -75,10 +76,15 @@ class KeyedWrite:
     principal: str
     key_sha256: bytes
     operation: str
-    fingerprint: bytes
+    compute_fingerprint: Callable[[], bytes]
     audited_as: str = "allowed"
     target: str = ""
     request_id: str = ""
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the request as it was understood."""
+        return self.compute_fingerprint()
 
     @property
     def claims_path(self) -> str:
@@ -229,16 +235,22 @@ def answer_refused_claim(
     return replay(record, write)
 
 
-def outcome_params(write: KeyedWrite, settings: IdempotencySettings, answer: StoredAnswer) -> dict[str, Any]:
-    """Return the parameters that store an outcome; one that is too large is stored as a tombstone, without its body."""
+def answer_params(answer: StoredAnswer, settings: IdempotencySettings) -> dict[str, Any]:
+    """Return the parameters that store an answer; one that is too large is stored as a tombstone, without its body."""
     is_kept = answer.carried_bytes <= settings.max_outcome_bytes
+    return {
+        "status": answer.status,
+        "headers": orjson.dumps(dict(answer.headers)).decode(),
+        "body": answer.body if is_kept else None,
+    }
+
+
+def record_params(write: KeyedWrite, settings: IdempotencySettings) -> dict[str, Any]:
+    """Return the parameters of a write's record, all but its answer."""
     return {
         **write.row_key,
         "operation": write.operation,
         "fingerprint": write.fingerprint,
-        "status": answer.status,
-        "headers": orjson.dumps(dict(answer.headers)).decode(),
-        "body": answer.body if is_kept else None,
         "retention_seconds": settings.retention_seconds,
         "max_records": settings.max_records,
         "max_bytes": settings.max_bytes,

@@ -17,8 +17,9 @@ from coordination.idempotency.records import (
     KeyedWrite,
     Performed,
     StoredAnswer,
+    answer_params,
     answer_refused_claim,
-    outcome_params,
+    record_params,
 )
 from coordination.settings import IdempotencySettings
 
@@ -205,7 +206,7 @@ def _complete[Effect, Result](
                     break
                 with database.transaction(write.tenant) as transaction:
                     result, answer = record(transaction, effect)
-                    params = outcome_params(write, settings, answer) | {"token": token}
+                    params = record_params(write, settings) | answer_params(answer, settings) | {"token": token}
                     transaction.submit(QUERIES["complete_remote_write"], params)
                     sent.append(result)
             except (DatabaseUnavailableError, OutcomeUnknownError):

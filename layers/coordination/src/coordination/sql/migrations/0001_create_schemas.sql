@@ -12,8 +12,9 @@ GRANT USAGE ON SCHEMA coordination, scheduler, scheduler_app, packs, evals TO ev
 -- Opens a tenant transaction: sets tenant and time-outs for this transaction only.
 -- Raises when the isolation is not READ COMMITTED: caps counted under a lock need a fresh snapshot per statement,
 -- and a role whose default is another isolation would over-admit.
+-- Returns the tenant, so that a routine which is called with it comes after it in the same statement.
 CREATE OR REPLACE FUNCTION scheduler_app.begin_tenant(tenant text, lock_timeout_ms integer, statement_timeout_ms integer)
-    RETURNS void
+    RETURNS text
     LANGUAGE plpgsql
     VOLATILE
 AS $$
@@ -27,11 +28,11 @@ BEGIN
         RAISE EXCEPTION 'isolation is %, READ COMMITTED is needed', current_setting('transaction_isolation')
             USING ERRCODE = 'EW002';
     END IF;
-    applied := set_config('app.tenant_id', tenant, true);
-    applied := set_config('lock_timeout', lock_timeout_ms::text, true);
-    applied := set_config('statement_timeout', statement_timeout_ms::text, true);
-    -- A client that dies in the middle must not hold its locks for longer than a statement may run.
-    applied := set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
+    applied := set_config('lock_timeout', lock_timeout_ms::text, true)
+        || set_config('statement_timeout', statement_timeout_ms::text, true)
+        -- A client that dies in the middle must not hold its locks for longer than a statement may run.
+        || set_config('idle_in_transaction_session_timeout', (2 * statement_timeout_ms)::text, true);
+    RETURN set_config('app.tenant_id', tenant, true);
 END
 $$;
 

@@ -21,9 +21,9 @@ BEGIN
     PERFORM pg_advisory_xact_lock(
         coordination.advisory_lock_id('idempotency-scope', scope_tenant || ' ' || scope_principal));
     decided_at := clock_timestamp();
-    PERFORM coordination.prune_records(scope_tenant, scope_principal, decided_at);
-    INSERT INTO coordination.idempotency_scopes AS s (tenant_id, principal, records, stored_bytes)
-    VALUES (scope_tenant, scope_principal, 1, reserved_bytes)
+    PERFORM coordination.prune_records(scope_tenant, scope_principal, decided_at, decided_at + retention);
+    INSERT INTO coordination.idempotency_scopes AS s (tenant_id, principal, records, stored_bytes, next_expiry_at)
+    VALUES (scope_tenant, scope_principal, 1, reserved_bytes, decided_at + retention)
     ON CONFLICT (tenant_id, principal) DO UPDATE
     SET records = s.records + 1, stored_bytes = s.stored_bytes + excluded.stored_bytes
     RETURNING s.records, s.stored_bytes INTO scope_records, scope_bytes;
@@ -89,19 +89,6 @@ BEGIN
     PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     PERFORM pg_advisory_xact_lock(coordination.advisory_lock_id(
         'idempotency-key', scope_tenant || ' ' || scope_principal || ' ' || encode(key_digest, 'hex')));
-END
-$$;
-
--- Opens the transaction of a local-mode keyed write: `begin_tenant` and the claim in one statement. Raises as both do.
-CREATE FUNCTION coordination.begin_local_write(
-    scope_tenant text, lock_timeout_ms integer, statement_timeout_ms integer, scope_principal text, key_digest bytea)
-    RETURNS void
-    LANGUAGE plpgsql
-    VOLATILE
-AS $$
-BEGIN
-    PERFORM scheduler_app.begin_tenant(scope_tenant, lock_timeout_ms, statement_timeout_ms);
-    PERFORM coordination.claim_local_write(scope_tenant, scope_principal, key_digest);
 END
 $$;
 
@@ -224,15 +211,12 @@ BEGIN
     SELECT s.records INTO before FROM coordination.idempotency_scopes s
     WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal;
     SELECT left_over.records INTO after
-    FROM coordination.prune_records(scope_tenant, scope_principal, clock_timestamp()) left_over;
+    FROM coordination.prune_records(scope_tenant, scope_principal, clock_timestamp(), 'infinity') AS left_over;
     DELETE FROM coordination.idempotency_scopes s
     WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal AND s.records = 0;
     RETURN coalesce(before - after, 0);
 END
 $$;
-
-CREATE INDEX idempotency_records_claimed ON coordination.idempotency_records (tenant_id, claimed_at, id)
-    WHERE state = 'claimed';
 
 REVOKE ALL ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) FROM PUBLIC;
@@ -244,7 +228,6 @@ REVOKE ALL ON FUNCTION coordination.lock_scope_of_claim(text, uuid, text) FROM P
 REVOKE ALL ON FUNCTION coordination.count_live_records(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.wait_for_key(text, text, bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION coordination.open_call(text, bytea, text, text, bytea) FROM PUBLIC;
-REVOKE ALL ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION coordination.claim_remote_write(
     text, text, bytea, text, bytea, uuid, bigint, interval, integer, bigint, bigint) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.complete_remote_write(
@@ -255,4 +238,3 @@ GRANT EXECUTE ON FUNCTION coordination.lock_scope_of_claim(text, uuid, text) TO 
 GRANT EXECUTE ON FUNCTION coordination.count_live_records(text, text) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.wait_for_key(text, text, bytea) TO evalward_app;
 GRANT EXECUTE ON FUNCTION coordination.open_call(text, bytea, text, text, bytea) TO evalward_app;
-GRANT EXECUTE ON FUNCTION coordination.begin_local_write(text, integer, integer, text, bytea) TO evalward_app;

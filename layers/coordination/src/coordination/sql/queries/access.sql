@@ -5,8 +5,7 @@
 -- NULL. No lock.
 SELECT caller, caller_name, grants, is_expired, project, records, id, operation, fingerprint, state, status, headers,
        body, claimed_at, deadline_seconds
-FROM coordination.open_call(
-    %(key_id)s::text, %(secret_sha256)s::bytea, %(project)s::text, %(tenant)s::text, %(key_sha256)s::bytea);
+FROM coordination.open_call(%(key_id)s, %(secret_sha256)s, %(project)s, %(tenant)s, %(key_sha256)s);
 
 -- name: insert_audit_event
 -- Note who did, or was refused, what. No lock.

@@ -9,18 +9,16 @@ WHERE r.tenant_id = %(tenant)s::text AND r.principal = %(principal)s::text AND r
 -- name: begin_local_write
 -- First statement after BEGIN of a keyed local write: tenant, time-outs and claim. Raises EW101 (in progress) or EW102 (a
 -- live record exists). lock_ms, statement_ms: milliseconds. Lock: transaction-level try-lock on the key, never waits.
-SELECT coordination.begin_local_write(
-    %(tenant)s::text, %(lock_ms)s::integer, %(statement_ms)s::integer, %(principal)s::text, %(key_sha256)s::bytea);
+SELECT coordination.claim_local_write(
+    scheduler_app.begin_tenant(%(tenant)s, %(lock_ms)s, %(statement_ms)s), %(principal)s, %(key_sha256)s);
 
 -- name: end_local_write
 -- Last statement of a keyed local write: audit event and outcome; returns the records left in the scope. Raises EW103 at
 -- the cap. body: NULL when it is too large to keep; retention_seconds: how long the outcome is replayed; max_bytes: bytes.
 -- Lock: transaction-level lock on the scope, held until the commit that follows at once.
 SELECT coordination.end_local_write(
-    %(tenant)s::text, %(principal)s::text, %(key_sha256)s::bytea, %(operation)s::text, %(fingerprint)s::bytea,
-    %(status)s::integer, %(headers)s::jsonb, %(body)s::bytea, %(retention_seconds)s::integer,
-    %(max_records)s::integer, %(max_bytes)s::bigint, %(audited_as)s::text, %(target)s::text, %(request_id)s::text)
-    AS records_left;
+    %(tenant)s, %(principal)s, %(key_sha256)s, %(operation)s, %(fingerprint)s, %(status)s, %(headers)s, %(body)s,
+    %(retention_seconds)s, %(max_records)s, %(max_bytes)s, %(audited_as)s, %(target)s, %(request_id)s) AS records_left;
 
 -- name: count_records
 -- Live records of a scope, for the capacity header. No lock.

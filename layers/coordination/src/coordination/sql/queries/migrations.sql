@@ -1,7 +1,7 @@
 -- name: lock_migrations
 -- Keep two deployments from migrating at once. Lock: transaction-level advisory, waits. The id is
 -- coordination.advisory_lock_id('migrations', 'ledger'), written out because the function comes with a migration.
-SELECT pg_advisory_xact_lock(7883028620681190780);
+SELECT pg_advisory_xact_lock(-2855409323355568119);
 
 -- name: create_ledger_schema
 -- The schema of the ledger, before the first migration. No lock beyond its own.
