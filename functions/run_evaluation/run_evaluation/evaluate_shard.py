@@ -14,7 +14,7 @@ from coordination.leases import Lease, drop_lease, release_lease, renew_lease, r
 from coordination.ports.http_calls import OutgoingFailedError
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
-from coordination.run_endings import end_open_run
+from coordination.run_endings import SNAPSHOT_MISSING, end_open_run
 from coordination.runs import RunConfig, RunFailure
 from coordination.wake_ups import WakeUp
 from records.record import Record, read_records
@@ -95,8 +95,7 @@ def _evaluate(environment: Environment, wake_up: WakeUp, lease: Lease, deadline:
         content = environment.objects.read(shard["path"], shard["byte_start"], shard["byte_end"])
     except ObjectNotFoundError:
         with database.transaction(wake_up.project) as transaction:
-            failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
-            end_open_run(transaction, shard["run_id"], "error", failure)
+            end_open_run(transaction, shard["run_id"], "error", SNAPSHOT_MISSING)
         return None
     config = RunConfig.model_validate(shard["config"])
     records = read_records(content)

@@ -10,8 +10,8 @@ from coordination.environment import Environment
 from coordination.leases import Lease, drop_lease, release_lease, require_lease, take_lease
 from coordination.ports.objects import ObjectNotFoundError
 from coordination.queries import load_queries
-from coordination.run_endings import end_open_run
-from coordination.runs import RunConfig, RunFailure
+from coordination.run_endings import SNAPSHOT_MISSING, end_open_run
+from coordination.runs import RunConfig
 from coordination.snapshots import manifest_key_beside
 from coordination.wake_ups import WakeUp
 from records.manifest import Manifest, decode_manifest
@@ -91,9 +91,8 @@ def _plan(environment: Environment, wake_up: WakeUp, lease: Lease) -> None:
     try:
         stored = environment.objects.read(manifest_key_beside(dispatch["path"]))
     except ObjectNotFoundError:
-        failure = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
         with environment.database.transaction(wake_up.project) as transaction:
-            end_open_run(transaction, run_id, "error", failure)
+            end_open_run(transaction, run_id, "error", SNAPSHOT_MISSING)
         return
     shards = cut_shards(decode_manifest(stored))
     with environment.database.transaction(wake_up.project) as transaction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conftest import FreshDatabase
 
 EIGHT = [table.name for table in OPERATIONAL_TABLES if table.doctor_check is not None]
-NO_ID = "00000000-0000-0000-0000-000000000000"
+NO_ID = uuid.UUID(int=0)
 
 # ended_at: when it ended, or NULL for a row that is incomplete.
 INSERTS = {
@@ -228,11 +228,12 @@ def read_routine(database: FreshDatabase, table: str) -> str:
     return text.replace("FUNCTION scheduler_app.expire_", "FUNCTION pg_temp.expire_", 1)
 
 
-def change(text: str, pattern: str, replacement: str) -> str:
-    """Replace what a pattern finds exactly once."""
-    changed, count = re.subn(pattern, replacement, text, flags=re.DOTALL)
-    assert count == 1, pattern
-    return changed
+def change(text: str, replacements: Iterable[tuple[str, str]]) -> str:
+    """Replace what patterns find, each exactly once, one after the other."""
+    for pattern, replacement in replacements:
+        text, count = re.subn(pattern, replacement, text, flags=re.DOTALL)
+        assert count == 1, pattern
+    return text
 
 
 @pytest.fixture

@@ -189,11 +189,17 @@ def test_trigger_that_takes_up_a_job_meanwhile_makes_the_batch_begin_anew(
             with database.connect("app") as sweeper, database.connect("superuser") as worker:
                 text = routines["change"](
                     routines["read"](database, "scheduler.jobs"),
-                    r"WITH edge AS(.*?)DELETE FROM scheduler.jobs t\s+WHERE ",
-                    r"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock(7)), edge AS\1"
-                    "DELETE FROM scheduler.jobs t WHERE (SELECT count(*) FROM hand_over) = 1 AND ",
+                    [
+                        (
+                            r"WITH edge AS(.*?)DELETE FROM scheduler.jobs t\s+WHERE ",
+                            (
+                                r"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock(7)), edge AS\1"
+                                r"DELETE FROM scheduler.jobs t WHERE (SELECT count(*) FROM hand_over) = 1 AND "
+                            ),
+                        ),
+                        ("'20ms'", "'20s'"),
+                    ],
                 )
-                text = routines["change"](text, "'20ms'", "'20s'")
                 sweeper.execute(text)
                 worker.execute("SELECT pg_advisory_lock(7)")
                 routines["begin"](sweeper)

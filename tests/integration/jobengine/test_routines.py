@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -32,8 +33,12 @@ LEASES = {
     "scheduler.policy_run_jobs": ["shard:demo:{id}"],
     "scheduler.estate_run_queue": ["run:demo:{id}", "finish:demo:{id}"],
 }
-NO_ID = "00000000-0000-0000-0000-000000000000"
+NO_ID = UUID(int=0)
 HAND_OVER = 7
+
+type Way = Sequence[tuple[str, str]]
+"""What is changed in the text of a routine: patterns, each found once, and what takes their place."""
+
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted"
 
 
@@ -79,17 +84,15 @@ class Race:
     def __init__(self, tables: Tables, sweeper: Connection[DictRow], routines: Any) -> None:
         self.tables, self.sweeper, self.routines = tables, sweeper, routines
 
-    def run(self, table: str, row: str, worker: Connection[DictRow], change: Callable[[str], str], act: str) -> int:
+    def run(self, table: str, row: str, worker: Connection[DictRow], way: Way, act: str) -> int:
         """Run a changed routine up to where it waits, act on the row meanwhile, and return how many rows it deleted."""
         statement = cast("Any", f"UPDATE {table} {act} WHERE id = %(id)s")
-        return self.run_beside(table, worker, change, lambda: worker.execute(statement, {"id": row}))
+        return self.run_beside(table, worker, way, lambda: worker.execute(statement, {"id": row}))
 
-    def run_beside(
-        self, table: str, worker: Connection[DictRow], change: Callable[[str], str], act: Callable[[], object]
-    ) -> int:
+    def run_beside(self, table: str, worker: Connection[DictRow], way: Way, act: Callable[[], object]) -> int:
         """Run a changed routine up to where it waits, act meanwhile, and return how many rows it deleted."""
-        text = self.routines["read"](self.tables.database, table)
-        self.sweeper.execute(cast("Any", change(text)))
+        text = self.routines["change"](self.routines["read"](self.tables.database, table), way)
+        self.sweeper.execute(text)
         worker.execute("SELECT pg_advisory_lock(7)")
         self.routines["begin"](self.sweeper)
         with ThreadPoolExecutor(1) as threads:
@@ -109,69 +112,51 @@ def race(tables: Tables, sweeper: Connection[DictRow], routines: Any) -> Race:
     return Race(tables, sweeper, routines)
 
 
-def replace_once(text: str, pattern: str, replacement: str) -> str:
-    """Replace what a pattern finds exactly once."""
-    changed, count = re.subn(pattern, replacement, text, flags=re.DOTALL)
-    assert count == 1, pattern
-    return changed
-
-
-def at_once(text: str) -> str:
-    """Leave what deletes up to the place of the last row, and wait between finding that place and the deletion."""
-    text = replace_once(text, r"(\n {4}RETURN QUERY).*?(\nEND)", r"\2")
-    text = replace_once(text, r"'20ms'", "'20s'")
-    text = replace_once(
-        text, r"WITH edge AS", f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), edge AS"
-    )
-    return replace_once(text, r"(DELETE FROM [\w.]+ t\s+WHERE )", r"\1(SELECT count(*) FROM hand_over) = 1 AND ")
-
-
-def at_once_without_condition(text: str) -> str:
-    """Delete what was found by its id alone, as it is often done."""
-    text = replace_once(at_once(text), r"\sAS \(\s+DELETE FROM", " AS (DELETE FROM")
-    return replace_once(
-        text,
+# What deletes up to the place of the last row is left, and waits between finding that place and the deletion.
+AT_ONCE = [
+    (r"(\n {4}RETURN QUERY).*?(\nEND)", r"\2"),
+    (r"'20ms'", "'20s'"),
+    (r"WITH edge AS", f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), edge AS"),
+    (r"(DELETE FROM [\w.]+ t\s+WHERE )", r"\1(SELECT count(*) FROM hand_over) = 1 AND "),
+]
+# What was found is deleted by its id alone, as it is often done; a full batch of one: its last row is the one.
+AT_ONCE_WITHOUT_CONDITION = [
+    *AT_ONCE,
+    (r"\sAS \(\s+DELETE FROM", " AS (DELETE FROM"),
+    (
         r"(DELETE FROM [\w.]+ t\s+WHERE \(SELECT count\(\*\) FROM hand_over\) = 1 AND ).*?(\n\s+RETURNING)",
         r"\1t.id IN (SELECT e.id FROM edge e)\2",
-    )
-
-
-def around_locks(text: str) -> str:
-    """Leave what chooses among the rows that nobody holds."""
-    text = replace_once(text, r"\n {4}BEGIN\n.*?\n {4}END;", "")
-    return replace_once(
-        text,
+    ),
+    (r"OFFSET batch - 1", "OFFSET 0"),
+]
+# What chooses among the rows that nobody holds is left.
+AROUND_LOCKS = [
+    (r"\n {4}BEGIN\n.*?\n {4}END;", ""),
+    (
         r"WITH candidates AS",
         f"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock({HAND_OVER})), candidates AS",
-    )
-
-
-def without_lock(text: str) -> str:
-    """Choose rows without locking them, and wait then: the condition of the DELETE is all that is left."""
-    text = replace_once(around_locks(text), r"FOR UPDATE OF t SKIP LOCKED", "")
+    ),
+]
+# Rows are chosen without locking them, and then it waits: the condition of the DELETE is all that is left.
+WITHOUT_LOCK = [
+    *AROUND_LOCKS,
+    (r"FOR UPDATE OF t SKIP LOCKED", ""),
     # By id: a row that was changed has another place.
-    return replace_once(
-        text,
-        r"WHERE t\.ctid = c\.place",
-        "WHERE (SELECT count(*) FROM hand_over) = 1 AND t.id = c.id",
-    )
+    (r"WHERE t\.ctid = c\.place", "WHERE (SELECT count(*) FROM hand_over) = 1 AND t.id = c.id"),
+]
+# It waits when the statement has its snapshot and no row yet.
+WAITING_BEFORE_THE_CHOICE = [
+    *AROUND_LOCKS,
+    (r"(candidates AS MATERIALIZED \((?:(?!WHERE ).)*WHERE )", r"\1(SELECT count(*) FROM hand_over) = 1 AND "),
+]
+# What was chosen is deleted by id, as it is often done.
+WITHOUT_LOCK_AND_OUTER_CONDITION = [*WITHOUT_LOCK, (r"(AND t\.id = c\.id).*?(\n\s+RETURNING)", r"\1\2")]
 
-
-def waiting_before_the_choice(text: str) -> str:
-    """Wait when the statement has its snapshot and no row yet."""
-    return replace_once(
-        around_locks(text),
-        r"(candidates AS MATERIALIZED \((?:(?!WHERE ).)*WHERE )",
-        r"\1(SELECT count(*) FROM hand_over) = 1 AND ",
-    )
-
-
-def without_lock_and_outer_condition(text: str) -> str:
-    """Delete by id what was chosen, as it is often done."""
-    return replace_once(without_lock(text), r"(AND t\.id = c\.id).*?(\n\s+RETURNING)", r"\1\2")
-
-
-WAYS = [at_once, without_lock, waiting_before_the_choice]
+WAYS = [
+    pytest.param(AT_ONCE, id="at_once"),
+    pytest.param(WITHOUT_LOCK, id="without_lock"),
+    pytest.param(WAITING_BEFORE_THE_CHOICE, id="waiting_before_the_choice"),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -181,7 +166,7 @@ def test_row_at_work_again_is_not_deleted(
     tables: Tables,
     worker: Connection[DictRow],
     table: str,
-    way: Callable[[str], str],
+    way: Way,
     reopened: dict[str, str],
 ) -> None:
     row = tables.put(table)
@@ -189,22 +174,25 @@ def test_row_at_work_again_is_not_deleted(
     assert tables.ids(table) == {row}
 
 
-@pytest.mark.parametrize("way", [at_once_without_condition, without_lock_and_outer_condition])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(AT_ONCE_WITHOUT_CONDITION, id="at_once"),
+        pytest.param(WITHOUT_LOCK_AND_OUTER_CONDITION, id="without_lock"),
+    ],
+)
 @pytest.mark.parametrize("table", EIGHT)
 def test_without_the_outer_condition_a_row_at_work_again_is_deleted(
     race: Race,
     tables: Tables,
     worker: Connection[DictRow],
     table: str,
-    way: Callable[[str], str],
+    way: Way,
     reopened: dict[str, str],
 ) -> None:
     row = tables.put(table)
     # An open job cannot be archived, so that even this mistake would be found out; a refreshed one would go.
     act = "SET completed_at = clock_timestamp()" if table == "scheduler.jobs" else reopened[table]
-    if way is at_once_without_condition:
-        # A full batch of one: its last row is the one.
-        way = lambda text: at_once_without_condition(text).replace("OFFSET batch - 1", "OFFSET 0")  # noqa: E731
     assert race.run(table, row, worker, way, act) == 1
     assert tables.ids(table) == set()
 
@@ -216,7 +204,7 @@ def test_refreshed_row_is_not_deleted(
     tables: Tables,
     worker: Connection[DictRow],
     table: str,
-    way: Callable[[str], str],
+    way: Way,
     age_columns: dict[str, str],
 ) -> None:
     row = tables.put(table)
@@ -232,18 +220,16 @@ def test_rows_that_become_old_meanwhile_do_not_add_to_a_batch(
     rows = [tables.put(table, days=100 - number) for number in range(3)]
     young = tables.put(table, days=1)
 
-    def batch_of_two(text: str) -> str:
-        return at_once(text).replace("OFFSET batch - 1", "OFFSET 1")
-
+    batch_of_two = [*AT_ONCE, (r"OFFSET batch - 1", "OFFSET 1")]
     act = f"SET {age_columns[table]} = clock_timestamp() - interval '200 days'"
     assert race.run(table, young, worker, batch_of_two, act) == 2
     assert tables.ids(table) == {rows[2], young}
 
 
-@pytest.mark.parametrize("way", [at_once, without_lock])
+@pytest.mark.parametrize("way", WAYS[:2])
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, names in LEASES.items() for name in names])
 def test_lease_that_is_renewed_before_it_runs_out_keeps_its_row(
-    race: Race, tables: Tables, worker: Connection[DictRow], table: str, name: str, way: Callable[[str], str]
+    race: Race, tables: Tables, worker: Connection[DictRow], table: str, name: str, way: Way
 ) -> None:
     row = tables.put(table)
     tables.put_lease(name.format(id=row), seconds=2)
@@ -282,18 +268,16 @@ def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
 ) -> None:
     for _ in range(20):
         tables.put("scheduler.graph_jobs")
-    text = replace_once(routines["read"](tables.database, "scheduler.graph_jobs"), r"\n {4}BEGIN\n.*?\n {4}END;", "")
+    text = routines["change"](routines["read"](tables.database, "scheduler.graph_jobs"), [AROUND_LOCKS[0]])
     chosen = re.search(r"MATERIALIZED \((.*?)\n    \), last", text, flags=re.DOTALL)
     assert chosen is not None
     # The same choice as a subquery, which a nested loop runs anew for each row.
-    text = replace_once(
-        text,
-        r"USING candidates c\s+WHERE t\.ctid = c\.place",
-        f"USING LATERAL ({chosen[1]}) AS c WHERE t.id = c.id",
-    )
-    # The bound would hide it: the rows up to the last of the first choice are as many as the batch.
-    text = replace_once(text, r"\n\s+AND \(t\.updated_at, t\.id\) <= [^\n]*(\n\s+RETURNING)", r"\1")
-    sweeper.execute(cast("Any", text))
+    changes = [
+        (r"USING candidates c\s+WHERE t\.ctid = c\.place", f"USING LATERAL ({chosen[1]}) AS c WHERE t.id = c.id"),
+        # The bound would hide it: the rows up to the last of the first choice are as many as the batch.
+        (r"\n\s+AND \(t\.updated_at, t\.id\) <= [^\n]*(\n\s+RETURNING)", r"\1"),
+    ]
+    sweeper.execute(routines["change"](text, changes))
     routines["begin"](sweeper)
     force_nested_loop(sweeper)
     assert routines["call"](sweeper, "scheduler.graph_jobs", batch=5, schema="pg_temp")["deleted"] > 5

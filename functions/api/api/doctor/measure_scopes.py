@@ -17,7 +17,6 @@ _QUERIES = load_queries("jobengine")
 # Of the request's time: a doctor that does not answer helps nobody.
 _SPARE_SECONDS = 9.0
 _STUCK_SECONDS = 15 * 60
-_NO_ID = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(slots=True)
@@ -136,7 +135,6 @@ def _ask(
             "table_name": table.name,
             "tenant": scope,
             "kept_seconds": kept.total_seconds(),
-            "no_id": _NO_ID,
             "row_cap": row_cap,
         },
     )

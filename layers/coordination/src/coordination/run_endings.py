@@ -14,6 +14,9 @@ from coordination.runs import RunFailure
 _QUERIES = load_queries("runs")
 _WAKE_UPS = load_queries("wake_ups")
 
+SNAPSHOT_MISSING = RunFailure(code="snapshot_missing", detail="The records of this run are no longer in the bucket.")
+"""Why a run ends whose object is gone, whoever misses it first."""
+
 
 def end_open_run(
     transaction: Transaction, run_id: UUID, state: Literal["error", "cancelled"], failure: RunFailure | None = None

@@ -125,12 +125,12 @@ RETURNING id;
 
 -- name: measure_aged_table
 -- Counts of a table for the doctor, each at most row_cap (rows, >= 1). kept_seconds: age from which an ended row is
--- expired; no_id: the least id; tenant: NULL for the global table. No lock.
+-- expired; tenant: NULL for the global table. No lock.
 SELECT m.eligible, m.expired, m.protected, m.incomplete
 FROM scheduler_app.measure_table(
     %(table_name)s::text, %(tenant)s::text,
-    clock_timestamp() - make_interval(secs => %(kept_seconds)s::double precision), %(no_id)s::uuid,
-    %(row_cap)s::integer) AS m;
+    clock_timestamp() - make_interval(secs => %(kept_seconds)s::double precision),
+    '00000000-0000-0000-0000-000000000000'::uuid, %(row_cap)s::integer) AS m;
 
 -- name: measure_pipeline
 -- What waits in a project. stuck_seconds: since a run was queued, > 0; row_cap: rows counted at most. No lock.
