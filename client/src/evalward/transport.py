@@ -138,8 +138,9 @@ class Transport:
                 timeout=httpx.Timeout(120.0, connect=10.0), transport=http, trust_env=not is_local
             )
         except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            reason = str(error).rstrip(".")
             raise ConfigurationError(
-                f"The environment names a proxy or certificates that cannot be used: {error}. Look at $HTTPS_PROXY, "
+                f"The environment names a proxy or certificates that cannot be used: {reason}. Look at $HTTPS_PROXY, "
                 "$ALL_PROXY, $SSL_CERT_FILE and $SSL_CERT_DIR; $NO_PROXY names hosts that are reached without."
             ) from error
 

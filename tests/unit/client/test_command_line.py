@@ -338,3 +338,28 @@ def test_a_login_without_a_key_in_the_standard_input_is_told(tmp_path: Path) -> 
     done = run(tmp_path, "login", "https://127.0.0.1:9", "--key-stdin")
     assert done.returncode == ExitCode.USAGE
     assert "holds no key" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_an_output_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    leave_pending(tmp_path)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [PROGRAM, "pending", "list", "--json"],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, check=False, text=True,
+        )  # fmt: skip
+    assert done.returncode == ExitCode.USAGE
+    assert json.loads(done.stderr)["error"]["detail"].startswith("The standard output cannot be written: No space")
+
+
+def test_a_text_that_is_none_is_told(tmp_path: Path) -> None:
+    variables = {"EVALWARD_API_URL": "https://127.0.0.1:9", "EVALWARD_API_KEY": "ew_x"}
+    done = subprocess.run(
+        [PROGRAM, "projects", "create", "demo", "--description", b"Z\xfcrich"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **variables},
+        stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == ExitCode.USAGE
+    assert "LC_ALL=C.UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -410,3 +410,10 @@ def test_lines_come_page_by_page(service: Service, call: Call, kind: str) -> Non
     assert json.loads(ended.err)["error"]["code"] == "permission_denied"
     service.answers = [httpx.Response(200, json=pages[0])]
     assert len(call("runs", kind, "r-1", "--jsonl", "--limit", "2").out.splitlines()) == 2
+
+
+def test_a_dash_is_the_standard_output(service: Service, call: Call, tmp_path: Path) -> None:
+    service.answers = [httpx.Response(200, content=b"# report\n")]
+    ended = call("runs", "report", "r-1", "--format", "md", "-o", "-")
+    assert (ended.status, ended.out, ended.err) == (ExitCode.DONE, "# report\n", "")
+    assert not (tmp_path / "-").exists()

@@ -16,6 +16,7 @@ from evalward.command_line.options import (
     IdempotencyKey,
     Limit,
     Mapping,
+    OutputFile,
     Project,
     ReplaceNul,
     ValidateOnly,
@@ -128,9 +129,7 @@ def show_records(
 @app.command("content")
 def get_content(
     dataset: _Dataset,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; by default the standard output.")
-    ] = None,
+    output: OutputFile = None,
     project: Project = None,
 ) -> None:
     """Write the canonical JSONL, whose SHA-256 is the dataset's."""

@@ -2,7 +2,7 @@
 
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from evalward.command_line.examples import as_epilog
 from evalward.command_line.exit_codes import of_error
 from evalward.command_line.output import open_output
 from evalward.command_line.problem_text import print_error
-from evalward.errors import EvalwardError
+from evalward.errors import ConfigurationError, EvalwardError
 
 app = typer.Typer(
     name="evalward",
@@ -84,11 +84,17 @@ def main() -> None:
     """Run the command of the command line and exit with its status."""
     open_output()
     try:
-        app(prog_name="evalward")
+        try:
+            app(prog_name="evalward")
+        finally:
+            # What was printed comes before what went wrong.
+            sys.stdout.flush()
+    except UnicodeEncodeError:
+        _fail(ConfigurationError("A text holds bytes that are no UTF-8, or the locale is not: try LC_ALL=C.UTF-8."))
     except EvalwardError as error:
-        # What was printed before it comes before it.
-        sys.stdout.flush()
-        print_error(error)
-        sys.exit(of_error(error))
-    finally:
-        sys.stdout.flush()
+        _fail(error)
+
+
+def _fail(error: EvalwardError) -> NoReturn:
+    print_error(error)
+    sys.exit(of_error(error))

@@ -1,5 +1,6 @@
 """Options that many commands have."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -12,6 +13,10 @@ def _choose_json(value: bool) -> bool:
     return value
 
 
+def _read_output(path: Path | None) -> Path | None:
+    return None if str(path) == "-" else path
+
+
 AsJson = Annotated[
     bool, typer.Option("--json", callback=_choose_json, help="Print JSON, as the API answers it; errors too.")
 ]
@@ -19,6 +24,15 @@ AsLines = Annotated[
     bool,
     typer.Option(
         "--jsonl", callback=_choose_json, help="Print one line of JSON for each, as it comes, all of them; errors too."
+    ),
+]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        callback=_read_output,
+        help="A file; by default, and for -, the standard output.",
     ),
 ]
 Project = Annotated[

@@ -48,13 +48,23 @@ class _StandardOutput(io.FileIO):
     """The standard output, whose reader may have gone: `| head` is no fault of ours."""
 
     def write(self, content: Any, /) -> int | None:
-        """Write, or end the command when nobody reads any more."""
+        """Write, or end the command when nobody reads any more.
+
+        Raises
+        ------
+        SystemExit
+            The reader has gone.
+        ConfigurationError
+            It cannot be written, such as when the disk is full.
+        """
         try:
             return super().write(content)
-        except BrokenPipeError:
+        except OSError as error:
             # What is left in the buffers goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            raise SystemExit(ExitCode.OUTPUT_CLOSED) from None
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(ExitCode.OUTPUT_CLOSED) from None
+            raise ConfigurationError(f"The standard output cannot be written: {error.strerror}.") from error
 
 
 def open_output() -> None:

@@ -94,7 +94,8 @@ def advise(error: EvalwardError) -> str:
         case UnreachableError():
             return (
                 "Nothing was written. Look at the address ($EVALWARD_API_URL, else that of `evalward login`), the "
-                "network and the proxy ($HTTPS_PROXY, $NO_PROXY), then send the same command again."
+                "network, the proxy ($HTTPS_PROXY, $NO_PROXY) and the certificates ($SSL_CERT_FILE), then send the "
+                "same command again."
             )
         case UploadRefusedError():
             return "Nothing was published. Send the same command again; refused again, show this to who runs the store."

@@ -13,7 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evalward.client import Client
 from evalward.command_line.documents import read_document, read_pairs
 from evalward.command_line.exit_codes import ExitCode, of_run
-from evalward.command_line.options import AsJson, AsLines, IdempotencyKey, Limit, LimitOfLines, Project, Quiet, Yes
+from evalward.command_line.options import (
+    AsJson,
+    AsLines,
+    IdempotencyKey,
+    Limit,
+    LimitOfLines,
+    OutputFile,
+    Project,
+    Quiet,
+    Yes,
+)
 from evalward.command_line.output import (
     Column,
     as_cell,
@@ -184,9 +194,7 @@ def read_report(
     form: Annotated[
         Literal["html", "md", "junit", "json"] | None, typer.Option("--format", help="By default a table.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; by default the standard output.")
-    ] = None,
+    output: OutputFile = None,
     baseline: Annotated[
         str,
         typer.Option(
