@@ -550,7 +550,10 @@ def test_runs_are_named_by_words(shell: Shell) -> None:
     shell.run("datasets", "publish", "answers.jsonl")
     shell.write("run.yaml", RUN)
     first = shell.json("runs", "create", "-f", "run.yaml", "--wait")["id"]
+    label = ("runs", "label", "latest", "a=1", "--idempotency-key", "k")
+    assert shell.json(*label)["id"] == first
     shell.run("runs", "create", "-f", "run.yaml", "--name", "other", "--wait")
+    assert shell.error(*label, status=1)["code"] == "idempotency_key_reused", "the word means another run by now"
     assert "no run with a report" in shell.run("runs", "show", "previous", status=2).stderr
     latest = shell.json("runs", "create", "-f", "run.yaml", "--wait")["id"]
 
@@ -562,6 +565,23 @@ def test_runs_are_named_by_words(shell: Shell) -> None:
     report = shell.json("runs", "report", "latest")
     assert report["comparison"]["baseline"]["id"] == first
     assert shell.json("runs", "delete", "previous", "--yes") == {"deleted": first}
+
+
+@pytest.mark.parametrize("fault", ["hold before", "hold after"])
+def test_a_deletion_of_the_latest_run_killed_and_sent_again_deletes_no_other(
+    faulty: Shell, proxy: FaultProxy, fault: Fault
+) -> None:
+    faulty.write("answers.jsonl", rows(3, right=3))
+    faulty.write("run.yaml", RUN)
+    faulty.run("datasets", "publish", "answers.jsonl")
+    first, latest = (faulty.json("runs", "create", "-f", "run.yaml", "--wait")["id"] for _ in range(2))
+    command = ("runs", "delete", "latest", "--yes")
+    kill_while_held(faulty, proxy, "DELETE ", fault, *command)
+
+    assert faulty.json(*command) == {"deleted": latest}
+
+    assert [run["id"] for run in faulty.json("runs", "list")["items"]] == [first]
+    assert faulty.json("pending", "list")["items"] == []
 
 
 def test_an_import_is_mapped_and_checked_only(client: StackClient, project: str, shell: Shell) -> None:
