@@ -24,7 +24,16 @@ def _in_utc(instant: datetime) -> datetime:
 
 
 # Not strict: after a look at it, the text of a body is no longer one of JSON, which alone strict fields take.
-type Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_read_text), AfterValidator(_in_utc)]
+type Instant = Annotated[
+    AwareDatetime,
+    Field(
+        strict=False,
+        description="RFC 3339 with seconds and a zone, at most six digits of a fraction; answers have it in UTC with Z",
+        examples=["2026-11-30T02:00:00Z"],
+    ),
+    BeforeValidator(_read_text),
+    AfterValidator(_in_utc),
+]
 """RFC 3339 in UTC with `Z`, whatever the time zone of the database session."""
 
 type ProjectId = Annotated[str, Field(pattern=PROJECT_ID, description="project id", examples=["demo"])]
