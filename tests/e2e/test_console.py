@@ -202,6 +202,16 @@ def test_run_is_watched_until_its_report_is_there(client: StackClient, project: 
     assert "<testsuites" in Path(download.value.path()).read_text()
 
 
+def test_numbers_of_a_report_carry_their_unit(open_console: Open, showcase: Showcase) -> None:
+    page = open_console()
+    visit(page, showcase.project, "runs", showcase.candidate)
+    metrics = page.get_by_role("table", name="Metrics with their means")
+    expect(metrics.get_by_role("row").filter(has_text="latency")).to_contain_text(re.compile(r"\d\sms.*\d\sms"))
+    page.get_by_label("Evaluator").select_option("latency")
+    results = page.get_by_role("table", name="Results").get_by_role("row")
+    expect(results.nth(1)).to_contain_text(re.compile(r"\d\sms"))
+
+
 def test_worst_records_are_quoted_and_shown_whole(client: StackClient, project: str, open_console: Open) -> None:
     hostile = "<img src=x onerror=\"document.title = 'gone'\"> \u202egnp.exe"
     client.upload(project, "questions", [{"id": "r0", "input": hostile, "output": "why? " * 100, "reference": "yes"}])

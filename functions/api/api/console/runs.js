@@ -83,14 +83,16 @@ async function showRun(view, project, id) {
     view.append(describeConfig(project, run));
     return;
   }
+  let units = new Map();
   try {
     const report = await read(`${path}/report?excerpts=true`, view.signal);
+    units = unitsOf(report);
     view.append(...describeReport(view, report), section("Take it along", downloads(path, run)));
   } catch (error) {
     if (error.status !== 409) throw error;
     view.append(section("Report", element("p", { class: "muted" }, error.message)));
   }
-  view.append(resultList(view, path, run), describeConfig(project, run));
+  view.append(resultList(view, path, run, units), describeConfig(project, run));
 }
 
 function describeLive(run) {
@@ -112,11 +114,13 @@ function describeConfig(project, run) {
     element("details", {}, element("summary", {}, "Configuration"), json(run.config)));
 }
 
+const unitsOf = report => new Map(report.metrics.map(metric => [metric.id, metric.unit]));
+
 function describeReport(view, report) {
   const results = report.metrics.reduce((sum, one) => sum + one.scored + one.skipped + one.errors, 0);
   const scored = report.metrics.reduce((sum, one) => sum + one.scored, 0);
   const usage = report.usage || {};
-  const units = new Map(report.metrics.map(metric => [metric.id, metric.unit]));
+  const units = unitsOf(report);
   const measure = (value, metric) => withUnit(value, units.get(metric));
   const gatesOf = metric => report.gates.filter(gate => gate.metric === metric.id);
   const condition = gate => [`${gate.stat}`, gate.min !== null && `at least ${measure(gate.min, gate.metric)}`,
@@ -205,14 +209,14 @@ function downloads(path, run) {
   })));
 }
 
-function resultList(view, path, run) {
+function resultList(view, path, run, units) {
   const place = element("div", {});
   const load = async () => {
     const query = { limit: 50, evaluator: which.value, status: status.value };
     const list = cursor => readPage(`${path}/results`, { ...query, cursor }, view.signal);
     place.replaceChildren(pagedTable(view, "Results", [
       ["Record", one => named(one.record, "mono")], ["Evaluator", one => named(one.evaluator)], ["Outcome", describeOutcome],
-      ["Score", one => number(one.score), "number"], ["Why", one => one.error || UNKNOWN, "wide"]], await list(), list, "No result is like that."));
+      ["Score", one => withUnit(one.score, units.get(one.evaluator)), "number"], ["Why", one => one.error || UNKNOWN, "wide"]], await list(), list, "No result is like that."));
   };
   const guarded = () => load().catch(error => { if (!view.signal.aborted) place.replaceChildren(describeProblem(error, guarded)); });
   const options = (all, values) => [element("option", { value: "" }, all), values.map(value => element("option", {}, value))];
