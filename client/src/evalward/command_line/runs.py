@@ -427,17 +427,11 @@ def _progress() -> Generator[Callable[[JsonObject], None]]:
         )
 
 
-_MEASURED = frozenset({"mean", "ci_low", "ci_high", "baseline_mean", "candidate_mean", "difference"})
-
-
 def _print_report(report: JsonObject) -> None:
-    columns = ("id", "n", "mean", "ci_low", "ci_high", "skipped", "errors", "coverage")
+    columns = ("n", "mean", "ci_low", "ci_high", "skipped", "errors", "coverage")
     print_table(
         ["metric", "n", "mean", "95 % from", "to", "skipped", "errors", "coverage"],
-        [
-            [with_unit(metric[name], metric.get("unit")) if name in _MEASURED else metric[name] for name in columns]
-            for metric in report["metrics"]
-        ],
+        [[_name(metric), *(metric[name] for name in columns)] for metric in report["metrics"]],
     )
     units = {metric["id"]: metric.get("unit") for metric in report["metrics"]}
     if report["gates"]:
@@ -465,15 +459,13 @@ def _print_report(report: JsonObject) -> None:
 def _print_comparison(comparison: JsonObject) -> None:
     if not comparison["same_dataset"]:
         say("The runs evaluated different data; records are paired by their ids.")
-    columns = ("id", "n", "baseline_mean", "candidate_mean", "difference", "ci_low", "ci_high")
+    columns = ("n", "baseline_mean", "candidate_mean", "difference", "ci_low", "ci_high")
     print_table(
         ["metric", "pairs", "baseline", "candidate", "difference", "95 % from", "to", "regressions", "fixes"],
         [
             [
-                *(
-                    with_unit(metric[name], metric.get("unit")) if name in _MEASURED else metric[name]
-                    for name in columns
-                ),
+                _name(metric),
+                *(metric[name] for name in columns),
                 metric["regressions_count"],
                 metric["fixes_count"],
             ]
@@ -482,6 +474,12 @@ def _print_comparison(comparison: JsonObject) -> None:
     )
     for metric in comparison["not_compared"]:
         say(f"{metric['id']} is not compared: {metric['reason']}")
+
+
+def _name(metric: JsonObject) -> str:
+    """Name a metric with the unit of its numbers, once for all of its columns: a terminal is narrow."""
+    unit = metric.get("unit")
+    return metric["id"] if unit in (None, metric["id"]) else f"{metric['id']}, {unit}"
 
 
 def _bounds(gate: JsonObject, unit: str | None) -> str:
