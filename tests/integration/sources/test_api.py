@@ -67,7 +67,7 @@ def test_source_is_created_complete_and_wakes_up_at_its_next_tick(world: World) 
         ({"sinks": [{"kind": "s3", "prefix": "exports/other/"}]}, "/sinks/0/prefix", "exports/demo"),
         ({"mapping": {"no_field": "x"}}, "/mapping", "context"),
         ({"mapping": {"input": "/a~2"}}, "/mapping", ""),
-        ({"id": "Bad Id"}, "/id", "match"),
+        ({"id": "Bad Id"}, "/id", "lower-case letters"),
     ],
 )
 def test_source_that_cannot_be_is_refused_at_its_place(
