@@ -89,7 +89,7 @@ def read_patience(environment: Mapping[str, str] | None = None) -> float:
     if not text:
         return PATIENCE_SECONDS
     if not text.isdecimal():
-        raise ConfigurationError(f"{PATIENCE_VARIABLE} is {text!r}, which is no number of seconds.")
+        raise ConfigurationError(f"{PATIENCE_VARIABLE} is {text!r}, which is no number of seconds, such as 120.")
     return float(text)
 
 

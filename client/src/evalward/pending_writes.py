@@ -10,7 +10,6 @@ turns. Files are replaced whole, and flushed to the disk before they count.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -22,6 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 from evalward.errors import ConfigurationError, StaleWriteError
+
+try:
+    import fcntl
+except ImportError as error:  # pragma: no cover - not on this system
+    raise ImportError("evalward runs on Linux and macOS; on Windows, in WSL.") from error
 
 KEPT_HOURS = 23
 """How long a key is used again. The service keeps answers for 24 hours; the clocks may differ by the rest."""

@@ -113,7 +113,7 @@ def publish_file(
     """
     format_ = wanted.format or _FORMATS.get(file.suffix.lower())
     if format_ is None:
-        raise ConfigurationError(f"{file.name} ends neither in .jsonl nor in .parquet: say its format.")
+        raise ConfigurationError(f"{file.name} ends neither in .jsonl nor in .parquet: say which it is (--format).")
     fields: JsonObject = {"name": wanted.name or file.stem, "format": format_, "nul": wanted.nul}
     # Content that is the newest version already makes no other one, so a key that is too old may be replaced.
     try:

@@ -363,3 +363,9 @@ def test_a_text_that_is_none_is_told(tmp_path: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     assert "LC_ALL=C.UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_system_without_file_locks_is_told(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['fcntl'] = None; import evalward"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "ImportError: evalward runs on Linux and macOS; on Windows, in WSL."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,13 @@ def test_pairs() -> None:
     assert read_pairs(["a=1", "b=x=y", "c="], "--label") == {"a": "1", "b": "x=y", "c": ""}
     with pytest.raises(ConfigurationError, match="--label 'a'"):
         read_pairs(["a"], "--label")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_the_standard_input_is_utf8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    content = f"\ufeffname: Zürich{ending}labels: {{a: b}}{ending}".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+    assert read_document(Path("-")) == {"name": "Zürich", "labels": {"a": "b"}}
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigurationError, match="is closed"):
+        read_document(Path("-"))

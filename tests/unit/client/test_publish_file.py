@@ -172,7 +172,7 @@ def test_a_refused_file_is_told_with_its_rows_and_leaves_nothing(
 
 def test_a_file_without_a_known_ending_needs_a_format(connect: Connect, tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text("a,b")
-    with pytest.raises(ConfigurationError, match="say its format"):
+    with pytest.raises(ConfigurationError, match="say which it is"):
         publish(connect(), tmp_path / "answers.csv")
 
 

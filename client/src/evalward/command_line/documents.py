@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import yaml
 
@@ -57,7 +57,8 @@ def read_document(path: Path) -> JsonObject:
         It cannot be read, or holds no object.
     """
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        # UTF-8 whatever the locale.
+        text = (open_input().read() if str(path) == "-" else path.read_bytes()).decode("utf-8")
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -69,6 +70,19 @@ def read_document(path: Path) -> JsonObject:
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} holds no object: `name: value` lines, or JSON in braces.")
     return cast("JsonObject", document)
+
+
+def open_input() -> IO[bytes]:
+    """Return the standard input.
+
+    Raises
+    ------
+    ConfigurationError
+        It is closed.
+    """
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+        raise ConfigurationError("The standard input is closed: give a file.")
+    return sys.stdin.buffer
 
 
 def read_pairs(pairs: list[str], option: str) -> dict[str, str]:

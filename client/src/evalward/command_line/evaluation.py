@@ -1,14 +1,13 @@
 """`evalward evaluate`."""
 
 import contextlib
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
 import typer
 
-from evalward.command_line.documents import read_document
+from evalward.command_line.documents import open_input, read_document
 from evalward.command_line.options import AsJson, AsLines, IdempotencyKey, Project
 from evalward.command_line.output import as_cell, print_json_line, print_table, show
 from evalward.command_line.session import open_session
@@ -100,9 +99,7 @@ def _read_settings(evaluators: list[str] | None, settings: Path | None, file: Pa
 @contextlib.contextmanager
 def _open(file: Path) -> Generator[IO[bytes]]:
     if str(file) == "-":
-        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise ConfigurationError("The standard input is closed.")
-        yield sys.stdin.buffer
+        yield open_input()
         return
     try:
         stream = file.open("rb")

@@ -92,4 +92,4 @@ def _read_stack(path: Path) -> tuple[str, str]:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. Does the stack run?") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{path} is no stack.json.") from error
+        raise ConfigurationError(f"{path} is no stack.json: `make up` writes .local/stack/stack.json.") from error

@@ -34,5 +34,5 @@ def forget_pending(
     del as_json
     confirm("A repeat will be a new write, also if the first one happened. Forget it?", is_agreed=yes)
     if not PendingWrites(pending_folder()).forget(name):
-        raise ConfigurationError(f"There is no pending write {name}.")
+        raise ConfigurationError(f"There is no pending write {name}: `evalward pending list` shows what there is.")
     show({"forgotten": name}, lambda: say(f"Forgot {name}."))

@@ -318,7 +318,7 @@ def label_run(
     for text in labels:
         key, equals, value = text.partition("=")
         if not equals and not text.endswith("-"):
-            raise ConfigurationError(f"{text!r} is neither key=value nor key-.")
+            raise ConfigurationError(f"{text!r} is neither key=value, such as team=search, nor key-, such as draft-.")
         changes[key if equals else text[:-1]] = value if equals else None
     with open_session() as session:
         where = session.project(project)
@@ -503,7 +503,7 @@ def _read_dataset(named: str) -> JsonObject:
     name, at, version = named.partition("@")
     if at:
         if not version.isdecimal():
-            raise ConfigurationError(f"--dataset {named}: the version is a number.")
+            raise ConfigurationError(f"--dataset {named}: the version is a number, such as {name}@3.")
         return {"name": name, "version": int(version)}
     return {"sha256": named} if is_sha256(named) else {"name": named}
 

@@ -47,7 +47,7 @@ class Sources(Resource):
             The document has no id, or wants another connector than the source has: that makes it another source.
         """
         if not isinstance(source.get("id"), str):
-            raise ConfigurationError("A source needs an id.")
+            raise ConfigurationError("A source needs an id, such as `id: nightly-support`.")
         present = self._find(project, source["id"])
         if present is not None and source.get("connector", present["connector"]) != present["connector"]:
             raise ConfigurationError(
