@@ -589,20 +589,12 @@ def test_an_import_is_mapped_and_checked_only(client: StackClient, project: str,
     uri = f"s3://{client.stack.bucket}/{key}"
     mapped = ("--map", "input=/q", "--map", "output=/deep/answer")
 
-    def outcome(*options: str) -> dict[str, Any]:
-        wanted = shell.json("imports", "create", uri, "--name", "may", *options)["id"]
-
-        def look() -> dict[str, Any] | None:
-            seen = shell.json("imports", "show", wanted)
-            return seen if seen["state"] in ("succeeded", "failed") else None
-
-        return client.wait(look, "the import")
-
-    (fault,) = outcome(*mapped)["error"]["errors"]
+    command = ("imports", "create", uri, "--name", "may", "--wait", *mapped)
+    (fault,) = shell.error(*command, status=1)["errors"]
     assert (fault["row"], fault["field"]) == (1, "/q")
-    assert outcome(*mapped, "--replace-nul", "--validate-only")["state"] == "succeeded"
+    assert shell.json(*command, "--replace-nul", "--validate-only")["state"] == "succeeded"
     assert shell.json("datasets", "list")["items"] == []
-    assert outcome(*mapped, "--replace-nul")["dataset"]["name"] == "may"
+    assert shell.json(*command, "--replace-nul")["dataset"]["name"] == "may"
     told = shell.error("imports", "create", uri, "--name", "may", "--map", "outputs=/deep/answer", status=1)
     (fault,) = told["errors"]
     assert (fault["pointer"], "outputs" in fault["message"]) == ("/mapping", True)

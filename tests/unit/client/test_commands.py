@@ -417,3 +417,38 @@ def test_a_dash_is_the_standard_output(service: Service, call: Call, tmp_path: P
     ended = call("runs", "report", "r-1", "--format", "md", "-o", "-")
     assert (ended.status, ended.out, ended.err) == (ExitCode.DONE, "# report\n", "")
     assert not (tmp_path / "-").exists()
+
+
+def imported(state: str, **fields: Any) -> httpx.Response:
+    return httpx.Response(
+        202 if state == "queued" else 200, json={"id": "i-1", "state": state, "error": None, **fields}
+    )
+
+
+IMPORT = ("imports", "create", "s3://b/datasets/incoming/demo/a.jsonl", "--name", "a", "--wait")
+
+
+def test_an_import_is_waited_for(service: Service, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalward.command_line.imports._POLL_SECONDS", 0)
+    service.answers = [imported("queued"), imported("running"), imported("succeeded")]
+    assert json.loads(call(*IMPORT, "--json").out)["state"] == "succeeded"
+    assert len(service.requests) == 3
+
+
+def test_an_import_that_failed_is_told_place_by_place(
+    service: Service, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalward.command_line.imports._POLL_SECONDS", 0)
+    error = {"code": "dataset_invalid", "detail": "1 error.", "errors": [{"row": 7, "field": "/id", "message": "bad"}]}
+    service.answers = [imported("queued"), imported("failed", error=error)] * 2
+    ended = call(*IMPORT)
+    assert (ended.status, ended.out) == (ExitCode.REFUSED, "")
+    assert ended.err.startswith("The import failed: 1 error.\n  row 7 /id: bad\n")
+    assert json.loads(call(*IMPORT, "--json").err)["error"]["code"] == "dataset_invalid"
+
+
+def test_an_import_that_takes_longer_is_told(service: Service, call: Call) -> None:
+    service.answers = [imported("queued"), imported("running")]
+    ended = call(*IMPORT, "--wait-seconds", "0")
+    assert ended.status == ExitCode.WAITED_IN_VAIN
+    assert ended.err.endswith("`evalward imports show i-1` says what becomes of it.\n")

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evalward.client import Client
 from evalward.command_line.documents import read_pairs
 from evalward.command_line.options import (
     AsJson,
@@ -18,9 +19,12 @@ from evalward.command_line.options import (
 from evalward.command_line.output import show_fields, show_list
 from evalward.command_line.problem_text import describe_place
 from evalward.command_line.session import open_session, take
+from evalward.errors import ProblemError, WaitedInVainError
 from evalward.transport import JsonObject
 
 app = typer.Typer(no_args_is_help=True)
+
+_POLL_SECONDS = 1.0
 
 
 @app.command("create")
@@ -31,6 +35,10 @@ def create_import(
     mapping: Mapping = None,
     replace_nul: ReplaceNul = False,
     validate_only: ValidateOnly = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end; exit with 1 when the object is no dataset.")
+    ] = False,
+    wait_seconds: Annotated[float, typer.Option("--wait-seconds", min=0, help="How long to wait.")] = 3600,
     project: Project = None,
     idempotency_key: IdempotencyKey = None,
     as_json: AsJson = False,
@@ -45,7 +53,12 @@ def create_import(
     body |= {"validate_only": True} if validate_only else {}
     with open_session() as session:
         where = session.project(project)
-        show_fields(session.client.imports.create(where, body, idempotency_key=idempotency_key))
+        made = session.client.imports.create(where, body, idempotency_key=idempotency_key)
+        if wait:
+            look = f"`evalward imports show {made['id']}` says what becomes of it."
+            session.on_interrupt = f"Interrupted. The import goes on: {look}"
+            made = _wait(session.client, where, made["id"], wait_seconds, look)
+    show_fields(made)
 
 
 @app.command("list")
@@ -68,6 +81,18 @@ def show_import(
     del as_json
     with open_session() as session:
         show_fields(session.client.imports.get(session.project(project), import_id))
+
+
+def _wait(client: Client, project: str, import_id: str, wait_seconds: float, look: str) -> JsonObject:
+    """Wait for the end of an import; one that failed is told as the same file's publication is."""
+    try:
+        ended = client.imports.wait(project, import_id, timeout_seconds=wait_seconds, poll_seconds=_POLL_SECONDS)
+    except WaitedInVainError as error:
+        error.add_note(look)
+        raise
+    if error := ended["error"]:
+        raise ProblemError({"status": 422, "title": "The import failed", **error})
+    return ended
 
 
 def _describe_dataset(item: Any) -> str:

@@ -1,10 +1,15 @@
 """Imports of files in the bucket."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from evalward.errors import WaitedInVainError
 from evalward.resources.resource import Resource
 from evalward.transport import JsonObject, Write
+
+END_STATES = frozenset({"succeeded", "failed"})
+"""States in which an import stays."""
 
 
 class Imports(Resource):
@@ -17,6 +22,25 @@ class Imports(Resource):
     def get(self, project: str, import_id: str) -> JsonObject:
         """Read an import."""
         return self._read("imports.get", {"project": project, "import": import_id})
+
+    def wait(
+        self, project: str, import_id: str, *, timeout_seconds: float = 3600.0, poll_seconds: float = 1.0
+    ) -> JsonObject:
+        """Return an import when it has succeeded or failed.
+
+        Raises
+        ------
+        WaitedInVainError
+            It has not by then; it goes on.
+        """
+        give_up_at = time.monotonic() + timeout_seconds
+        while (seen := self.get(project, import_id))["state"] not in END_STATES:
+            if time.monotonic() + poll_seconds > give_up_at:
+                raise WaitedInVainError(
+                    f"Import {import_id} is still {seen['state']} after {timeout_seconds:.0f} s; it goes on."
+                )
+            time.sleep(poll_seconds)
+        return seen
 
     def page(self, project: str, **query: Any) -> JsonObject:
         """Return one page of imports, newest first."""
