@@ -124,7 +124,11 @@ def _is_settings(line: bytes) -> bool:
 def _place(error: ProblemError, lines: list[int | None]) -> ProblemError:
     """Return the error with lines instead of frames: `/3/id` is in the file's line of frame 3."""
     placed = list(_with_lines(error.errors, lines))
-    document = {**error.document, "errors": placed} if placed else error.document
+    document = error.document
+    if placed:
+        # The detail of the API names frames.
+        detail = f"{len(placed)} thing{'s' if len(placed) > 1 else ''} to correct."
+        document = {**document, "errors": placed, "detail": detail}
     return ProblemError(document, error.retry_after_seconds, about=error.about)
 
 

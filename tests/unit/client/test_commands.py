@@ -359,6 +359,13 @@ def test_a_write_to_the_latest_run_goes_on_with_the_run_it_found(
     assert len(service.requests) == 3, "the word is looked up once"
 
 
+@pytest.mark.parametrize("command", WRITES.values(), ids=WRITES)
+def test_a_word_that_is_misspelt_is_no_id(service: Service, call: Call, command: tuple[str, ...]) -> None:
+    ended = call(*command[:2], "lates", *command[3:])
+    assert (ended.status, ended.err) == (ExitCode.USAGE, "lates is no id of a run. Did you mean latest?\n")
+    assert service.requests == []
+
+
 def test_the_latest_run_is_asked_for_before_it_is_deleted(service: Service, call: Call) -> None:
     service.answers = [httpx.Response(200, json={"items": [named("r-1")]})]
     ended = call("runs", "delete", "latest")
@@ -445,6 +452,13 @@ def test_an_import_that_failed_is_told_place_by_place(
     assert (ended.status, ended.out) == (ExitCode.REFUSED, "")
     assert ended.err.startswith("The import failed: 1 error.\n  row 7 /id: bad\n")
     assert json.loads(call(*IMPORT, "--json").err)["error"]["code"] == "dataset_invalid"
+
+
+def test_an_import_of_nothing_is_told(service: Service, call: Call) -> None:
+    error = {"code": "object_not_found", "detail": "There is no object.", "errors": []}
+    service.answers = [imported("queued"), imported("failed", error=error)]
+    told = ["The import failed: There is no object.", "Mend it, then send the same command again."]
+    assert call(*IMPORT).err.splitlines() == told
 
 
 def test_an_import_that_takes_longer_is_told(service: Service, call: Call) -> None:

@@ -116,6 +116,7 @@ def test_a_fault_is_told_with_the_line_it_stands_in(
     service.answers = [answer(FRAMES[0], {"error": refused.json()}) if is_late else refused]
     ended = call("evaluate", "few.jsonl", *settings)
     assert ended.status == ExitCode.REFUSED
+    assert ended.err.splitlines()[0] == "Title: 2 things to correct."
     assert [line.strip() for line in ended.err.splitlines()[1:3]] == places
     assert ("exact_match" in ended.out) is is_late
 

@@ -90,8 +90,11 @@ def _wait(client: Client, project: str, import_id: str, wait_seconds: float, loo
     except WaitedInVainError as error:
         error.add_note(look)
         raise
-    if error := ended["error"]:
-        raise ProblemError({"status": 422, "title": "The import failed", **error})
+    if failure := ended["error"]:
+        problem = ProblemError({"status": 422, "title": "The import failed", **failure})
+        if not problem.errors:
+            problem.add_note("Mend it, then send the same command again.")
+        raise problem
     return ended
 
 

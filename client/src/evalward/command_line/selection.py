@@ -46,7 +46,15 @@ def find_dataset(client: Client, project: str, named: str) -> JsonObject:
 
 
 def is_word(named: str) -> bool:
-    """Tell whether a run is named by its place among the others, which changes with time."""
+    """Tell whether a run is named by its place among the others, which changes with time.
+
+    Raises
+    ------
+    ConfigurationError
+        It is nearly such a word.
+    """
+    if named not in _WORDS and (meant := find_nearest(named, [*_WORDS])):
+        raise ConfigurationError(f"{named} is no id of a run. Did you mean {meant}?")
     return named in _WORDS
 
 
@@ -69,8 +77,6 @@ def find_run(client: Client, project: str, named: str, before: str | None = None
         There is no such run, or a word is misspelt.
     """
     if not is_word(named):
-        if meant := find_nearest(named, [*_WORDS]):
-            raise ConfigurationError(f"{named} is no id of a run. Did you mean {meant}?")
         return named
     if named == "latest":
         return str(_find_latest(client, project)["id"])
@@ -87,7 +93,13 @@ def find_run(client: Client, project: str, named: str, before: str | None = None
 
 
 def finder(client: Client, project: str, named: str) -> Callable[[], str] | None:
-    """Return what finds a run for a write to it, or None when it is named by its id."""
+    """Return what finds a run for a write to it, or None when it is named by its id.
+
+    Raises
+    ------
+    ConfigurationError
+        As `is_word`.
+    """
     return (lambda: find_run(client, project, named)) if is_word(named) else None
 
 
