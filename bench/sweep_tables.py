@@ -1,6 +1,6 @@
 """B7: the keeper's batches beside one DELETE of as many rows, in a table of one and of ten million rows.
 
-Rows of `scheduler.graph_jobs`, in bands of an hour; band after band goes, by turns through the keeper's own scope sweep
+Rows of `scheduler.graph_jobs` that ended one after the other; band after band of 20,000 goes, by turns through the keeper's own scope sweep
 (batches of 1,000, each a transaction) and in one statement, each on a vacuumed table, so that neither walks over what
 the other has left dead. Beside it: latencies of a batch, a writer that goes on meanwhile, how long the doctor takes.
 `EVALWARD_BENCH_ROWS=1000000` measures that size only.
@@ -32,7 +32,7 @@ ROUNDS = 5
 BATCH = 1_000
 FILL = """
 INSERT INTO scheduler.graph_jobs (tenant_id, id, schedule_id, state, attempts, created_at, updated_at)
-SELECT 'bench', gen_random_uuid(), 's', 'completed', 1, now(), %(newest)s - (n / %(band)s) * interval '1 hour'
+SELECT 'bench', gen_random_uuid(), 's', 'completed', 1, now(), %(newest)s - n * (interval '1 hour' / %(band)s)
 FROM generate_series(%(first)s, %(last)s) AS n
 """
 CLEAN = "VACUUM (INDEX_CLEANUP ON) scheduler.graph_jobs"
@@ -69,11 +69,14 @@ def _measure_size(size: int) -> dict[str, Any]:
     import psycopg
     from aws_lambda_powertools import Logger
     from coordination.environment import make_environment
+    from coordination.jobengine.registry import OperationalTable
     from coordination.ports.objects import Objects
     from coordination.ports.secrets import Secrets
     from coordination.settings import JobEngineSettings, RetentionSettings, Settings
 
     Logger(service="bench", level="ERROR")
+    # Age alone decides here.
+    OperationalTable.row_budget = _without_row_budget
     with postgres() as superuser_url, psycopg.connect(superuser_url, autocommit=True) as admin:
         newest = _fill(admin, size)
         retention = RetentionSettings(
@@ -116,6 +119,9 @@ def _measure_size(size: int) -> dict[str, Any]:
     }
 
 
+def _without_row_budget(self: object, settings: object) -> None: ...
+
+
 def _fill(admin: "Connection[Any]", size: int) -> datetime:
     """Write the rows and return the time of the newest band."""
     row = admin.execute("SELECT date_trunc('hour', now()) - interval '90 days'").fetchone()
@@ -131,7 +137,7 @@ def _fill(admin: "Connection[Any]", size: int) -> datetime:
 
 def _edge(newest: datetime, band: int) -> datetime:
     """Return the time before which the bands from this one on lie."""
-    return newest - timedelta(hours=band) + timedelta(minutes=30)
+    return newest - timedelta(hours=band) + timedelta(hours=1) / BAND / 2
 
 
 def _sweep(environment: "Environment", newest: datetime, band: int, batches: list[float]) -> float:
@@ -150,22 +156,13 @@ def _sweep(environment: "Environment", newest: datetime, band: int, batches: lis
             batches.append((time.perf_counter() - start) * 1000)
         return row
 
-    ask_all = sweeping._ask_all  # pyright: ignore[reportPrivateUsage] - age alone decides here
-
-    def without_row_budget(given: Any, query: str, params: Any, scope: Any, deadline: Deadline) -> Any:
-        if query == "find_expiry_bound":
-            params = {name: one | {"row_budget": None} for name, one in params.items()}
-        return ask_all(given, query, params, scope, deadline)
-
     sweeping._ask = timed  # pyright: ignore[reportPrivateUsage]
-    sweeping._ask_all = without_row_budget  # pyright: ignore[reportPrivateUsage]
     try:
         start = time.perf_counter()
         sweeping.sweep_scope(environment, sweep, "bench", Deadline(time.monotonic() + 3600))
         seconds = time.perf_counter() - start
     finally:
         sweeping._ask = ask  # pyright: ignore[reportPrivateUsage]
-        sweeping._ask_all = ask_all  # pyright: ignore[reportPrivateUsage]
     if (sweep.deleted, sweep.failed_scope_count) != (BAND, 0):
         raise AssertionError(f"{sweep.deleted} rows deleted instead of {BAND}")
     return seconds

@@ -95,14 +95,19 @@ def test_routine_chooses_and_deletes_by_the_predicate_of_the_registry(
         assert "PERFORM scheduler_app.raise_unless_tenant(tenant);" in routine
     place = f"(t.{table.age_column}, t.id)"
     conditions += [f"{place} < (before_at, before_id)", f"{place} > (after_at, after_id)"]
-    at_once, around_locks = (statement.partition("gone AS (") for statement in routine.split("RETURN QUERY")[1:])
-    for (choice, _, rest), beginning, last in (
-        (at_once, f"DELETE FROM {table.name} t WHERE ", "edge e"),
-        (around_locks, f"DELETE FROM {table.name} t USING candidates c WHERE t.ctid = c.place AND ", "last l"),
+    at_once, around_locks = routine.split("RETURN QUERY")
+    place_found, _, at_once = at_once.partition(" INTO last_at, last_id ")[2].partition("; IF FOUND THEN")
+    chosen, _, around_locks = around_locks.partition("gone AS (")
+    for choice, rest, beginning, bound in (
+        (place_found, at_once, f"DELETE FROM {table.name} t WHERE ", f"{place} <= (last_at, last_id)"),
+        (
+            chosen,
+            around_locks,
+            f"DELETE FROM {table.name} t USING candidates c WHERE t.ctid = c.place AND ",
+            f"{place} <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))",
+        ),
     ):
-        deletion = rest.partition(" RETURNING")[0].strip()
-        row = last[-1]
-        bound = f"{place} <= ((SELECT {row}.ended_at FROM {last}), (SELECT {row}.id FROM {last}))"
+        deletion = re.split(r" RETURNING|;", rest[rest.index("DELETE FROM") :])[0].strip()
         assert [condition for condition in conditions if condition not in choice] == []
         assert f"ORDER BY {place[1:-1]}" in choice
         # Nothing else either: what is deleted is what was chosen.
@@ -112,10 +117,24 @@ def test_routine_chooses_and_deletes_by_the_predicate_of_the_registry(
             assert condition in deletion
             deletion = deletion.replace(condition, "", 1)
         assert set(deletion.split()) <= {"AND"}
-    assert "edge AS MATERIALIZED" in at_once[0]
-    assert "OFFSET batch - 1 LIMIT 1" in at_once[0]
-    assert "candidates AS MATERIALIZED" in around_locks[0]
-    assert "LIMIT batch FOR UPDATE OF t SKIP LOCKED" in around_locks[0]
+    assert place_found.endswith("OFFSET batch - 1 LIMIT 1")
+    assert "candidates AS MATERIALIZED" in chosen
+    assert "LIMIT batch FOR UPDATE OF t SKIP LOCKED" in chosen
+
+
+@every_table
+def test_what_has_expired_is_found_by_the_predicate_of_the_registry(
+    database: FreshDatabase, table: OperationalTable
+) -> None:
+    text = read_function(database, f"find_expired_{table.bare_name}")
+    conditions = [*([] if table.terminal == "true" else [table.terminal]), *table.guards]
+    conditions += [] if table.is_global else ["t.tenant_id = tenant"]
+    bound, _, existence = text.partition("PERFORM FROM")
+    for part in (bound, existence):
+        assert [condition for condition in conditions if condition not in part] == []
+    age = f"t.{table.age_column}"
+    assert f"ORDER BY {age} DESC, t.id DESC OFFSET row_budget - 1 LIMIT 1;" in bound
+    assert f"AND ({age}, t.id) < (before_at, before_id) ORDER BY {age}, t.id LIMIT 1; is_expired := FOUND;" in existence
 
 
 @every_table

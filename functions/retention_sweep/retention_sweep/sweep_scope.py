@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from coordination.environment import Environment
 from coordination.errors import DatabaseUnavailableError
 from coordination.jobengine.registry import OPERATIONAL_TABLES, OperationalTable
 from coordination.queries import load_queries
-from psycopg.errors import ForeignKeyViolation, QueryCanceled
+from psycopg.errors import QueryCanceled
 from psycopg.rows import DictRow
 
 logger = Logger(child=True)
@@ -23,7 +24,7 @@ SPARE_SECONDS = 15.0
 """What a sweep leaves of its invocation for the receipt."""
 # What remains is counted up to here for each table and scope: a huge backlog costs no more than a small one.
 _COUNT_CAP = 10_000
-_NO_ID = UUID(int=0)
+_FROM_THE_OLDEST: Mapping[str, Any] = MappingProxyType({"after_at": "-infinity", "after_id": UUID(int=0)})
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class TableCounts:
     is_budget_used_up: bool = False
     oldest_age_seconds: float | None = None
 
-    def add_remaining(self, left: DictRow, row_cap: int) -> None:
+    def add_remaining(self, left: Mapping[str, Any], row_cap: int) -> None:
         """Add what a scope has left, as `measure_expired` returns it when it counts up to `row_cap` (rows, >= 1)."""
         self.remaining += left["expired"]
         self.is_remaining_capped |= left["expired"] == row_cap
@@ -110,40 +111,42 @@ class Sweep:
 def sweep_scope(environment: Environment, sweep: Sweep, scope: str | None, deadline: Deadline) -> None:
     """Sweep the tables of a tenant, or with None the global ones; what fails is logged and counted, not raised.
 
-    Two round trips tell what has expired, so that a scope without such rows costs no more. A table that fails does not
-    keep the others of the scope from being swept. Locks: the rows of one batch at a time.
+    One round trip tells what has expired, so that a scope without such rows costs no more. A table that fails does not
+    keep the others of the scope from being swept. What is left is counted only where something may be. Locks: the rows
+    of one batch at a time.
     """
     tables = [table for table in OPERATIONAL_TABLES if table.is_global == (scope is None)]
     try:
-        bounds = _find_bounds(environment, sweep, tables, scope, deadline)
-        # One row of each is enough to know where there is work.
-        expired = _measure_expired(environment, bounds, scope, deadline, row_cap=1)
+        bounds = _find_expired(environment, sweep, tables, scope, deadline)
     except Exception as error:
         sweep.failed_scope_count += 1
         logger.exception("scope not swept, the next sweep tries again", extra=_describe(scope, error))
         return
-    bounds = {name: bound for name, bound in bounds.items() if expired[name]["expired"]}
     has_failed = False
+    unswept: dict[str, dict[str, Any]] = {}
     for table in tables:
         if table.name not in bounds:
             continue
+        bound = {"tenant": scope, **bounds[table.name]}
         try:
-            _sweep_table(environment, table, scope, bounds[table.name], sweep.tables[table.name], deadline)
+            after = _sweep_table(environment, table, bound, sweep.tables[table.name], deadline)
         except Exception as error:
             has_failed = True
+            after = _FROM_THE_OLDEST
             extra = _describe(scope, error) | {"table": table.name}
             logger.exception("table not swept, the next sweep tries again", extra=extra)
-    if bounds:
-        # Of what cannot be counted it is known that there was a row at the beginning, and that there may be more.
-        row_cap = 1
+        if after is not None:
+            unswept[table.name] = {"table_name": table.name, "row_cap": _COUNT_CAP, **bound, **after}
+    if unswept:
         try:
-            expired = _measure_expired(environment, bounds, scope, deadline)
-            row_cap = _COUNT_CAP
+            left, row_cap = _ask_all(environment, "measure_expired", unswept, scope, deadline), _COUNT_CAP
         except Exception as error:
             has_failed = True
+            # Of what cannot be counted it is known that there was a row at the beginning, and that there may be more.
+            left, row_cap = {name: {"expired": 1, "oldest_age_seconds": None} for name in unswept}, 1
             logger.exception("what is left was not counted", extra=_describe(scope, error))
-        for name in bounds:
-            sweep.tables[name].add_remaining(expired[name], row_cap)
+        for name, measured in left.items():
+            sweep.tables[name].add_remaining(measured, row_cap)
     sweep.failed_scope_count += has_failed
 
 
@@ -151,59 +154,44 @@ def _describe(scope: str | None, error: Exception) -> dict[str, str | None]:
     return {"scope": scope, "error": type(error).__name__}
 
 
-def _find_bounds(
+def _find_expired(
     environment: Environment,
     sweep: Sweep,
     tables: Sequence[OperationalTable],
     scope: str | None,
     deadline: Deadline,
-) -> dict[str, DictRow]:
-    """Fix before which place (age, id) rows of each table go, for the whole sweep. One round trip."""
+) -> dict[str, dict[str, Any]]:
+    """Fix before which place (age, id) rows of each table go, for the whole sweep; only tables that have such rows."""
     settings = environment.settings.jobengine.retention
-    params: dict[str, dict[str, Any]] = {
-        table.name: {
-            "table_name": table.name,
-            "tenant": scope,
-            "expired_before": sweep.started_at - table.retention(settings),
-            "row_budget": table.row_budget(settings),
-        }
-        for table in tables
-    }
-    return _ask_all(environment, "find_expiry_bound", params, scope, deadline)
-
-
-def _measure_expired(
-    environment: Environment,
-    bounds: Mapping[str, DictRow],
-    scope: str | None,
-    deadline: Deadline,
-    *,
-    row_cap: int = _COUNT_CAP,
-) -> dict[str, DictRow]:
-    """Count the rows of each table before its place, up to the cap. One round trip."""
     params = {
-        name: {"table_name": name, "tenant": scope, **bound, "row_cap": row_cap} for name, bound in bounds.items()
+        "tenant": scope,
+        "table_names": [table.name for table in tables],
+        "expired_before": [sweep.started_at - table.retention(settings) for table in tables],
+        "row_budgets": [table.row_budget(settings) for table in tables],
     }
-    return _ask_all(environment, "measure_expired", params, scope, deadline)
+    with environment.database.transaction(
+        scope or INSTALLATION, is_read=True, statement_seconds=_statement_seconds(deadline)
+    ) as transaction:
+        rows = transaction.fetch_all(_QUERIES["find_expired"], params)
+    return {row.pop("table_name"): row for row in rows}
 
 
 def _sweep_table(
     environment: Environment,
     table: OperationalTable,
-    scope: str | None,
-    bound: DictRow,
+    bound: Mapping[str, Any],
     counts: TableCounts,
     deadline: Deadline,
-) -> None:
+) -> Mapping[str, Any] | None:
+    """Delete batch after batch; return the place (age, id) after which rows may be left, None when there is none."""
     settings = environment.settings.jobengine.retention
     batch = settings.batch_size
-    after: dict[str, Any] = {"after_at": "-infinity", "after_id": _NO_ID}
-    is_full = False
+    after, is_swept, is_full, may_have_passed_over = _FROM_THE_OLDEST, False, False, False
     for _ in range(settings.max_batches_per_sweep):
         if deadline.remaining_seconds() < SPARE_SECONDS:
             break
         try:
-            row = _delete_batch(environment, table, {"tenant": scope, "batch": batch, **bound, **after}, deadline)
+            row = _ask(environment, table.routine, {"batch": batch, **bound, **after}, deadline)
         except DatabaseUnavailableError as error:
             if not isinstance(error.__cause__, QueryCanceled):
                 raise
@@ -213,21 +201,16 @@ def _sweep_table(
             logger.warning("batch timed out, the next is smaller", extra={"table": table.name, "batch": batch})
             continue
         counts.deleted += row["deleted"]
+        may_have_passed_over |= row["may_have_passed_over"]
         is_full = row["selected"] == batch
         if not is_full:
+            is_swept = True
             break
         after = {"after_at": row["last_at"], "after_id": row["last_id"]}
     counts.is_budget_used_up |= is_full
-
-
-def _delete_batch(
-    environment: Environment, table: OperationalTable, params: dict[str, Any], deadline: Deadline
-) -> DictRow:
-    try:
-        return _ask(environment, table.routine, params, deadline)
-    except ForeignKeyViolation:
-        # A trigger took up one of the jobs after the batch had chosen it; in a fresh snapshot it is passed over.
-        return _ask(environment, table.routine, params, deadline)
+    if is_swept and not may_have_passed_over:
+        return None
+    return _FROM_THE_OLDEST if may_have_passed_over else after
 
 
 def _ask(environment: Environment, query: str, params: dict[str, Any], deadline: Deadline) -> DictRow:
@@ -243,8 +226,13 @@ def _ask_all(
     deadline: Deadline,
 ) -> dict[str, DictRow]:
     """Run a statement with several sets of parameters in one transaction that ends before the invocation does."""
-    remaining = max(1.0, deadline.remaining_seconds() - SPARE_SECONDS / 2)
-    with environment.database.transaction(scope or INSTALLATION, statement_seconds=remaining) as transaction:
+    with environment.database.transaction(
+        scope or INSTALLATION, statement_seconds=_statement_seconds(deadline)
+    ) as transaction:
         cursors = {name: transaction.submit(_QUERIES[query], one) for name, one in params.items()}
     rows = {name: cursor.fetchone() for name, cursor in cursors.items()}
     return {name: row for name, row in rows.items() if row is not None}
+
+
+def _statement_seconds(deadline: Deadline) -> float:
+    return max(1.0, deadline.remaining_seconds() - SPARE_SECONDS / 2)

@@ -208,7 +208,7 @@ def call(
     row = connection.execute(
         cast(
             "Any",
-            f"SELECT selected, deleted, last_at, last_id FROM {schema}.expire_{bare}("
+            f"SELECT selected, deleted, last_at, last_id, may_have_passed_over FROM {schema}.expire_{bare}("
             f"{named}clock_timestamp() - %(age)s, '{NO_ID}', '-infinity', '{NO_ID}', %(batch)s)",
         ),
         {"tenant": tenant, "age": timedelta(days=days), "batch": batch},

@@ -176,50 +176,30 @@ def test_row_that_is_held_in_the_middle_of_a_batch_is_left_alone_and_told(
 
 
 def test_trigger_that_takes_up_a_job_meanwhile_makes_the_batch_begin_anew(
-    tables: Tables, keep: Keep, monkeypatch: pytest.MonkeyPatch, database: FreshDatabase, routines: Any
+    tables: Tables, database: FreshDatabase, routines: Any
 ) -> None:
     taken, free = tables.put("scheduler.jobs", days=101), tables.put("scheduler.jobs", days=100)
-    # Committed when the sweep has its snapshot: the choice does not see the trigger, the foreign key does.
-    asked: list[str] = []
-    ask = sweeping._ask
-
-    def race(environment: Environment, query: str, params: dict[str, Any], deadline: Any) -> Any:
-        asked.append(query if params["tenant"] == "demo" else "")
-        if asked[-1] == "expire_jobs" and asked.count(query) == 1:
-            with database.connect("app") as sweeper, database.connect("superuser") as worker:
-                text = routines["change"](
-                    routines["read"](database, "scheduler.jobs"),
-                    [
-                        (
-                            r"WITH edge AS(.*?)DELETE FROM scheduler.jobs t\s+WHERE ",
-                            (
-                                r"WITH hand_over AS MATERIALIZED (SELECT pg_advisory_xact_lock(7)), edge AS\1"
-                                r"DELETE FROM scheduler.jobs t WHERE (SELECT count(*) FROM hand_over) = 1 AND "
-                            ),
-                        ),
-                        ("'20ms'", "'20s'"),
-                    ],
-                )
-                sweeper.execute(text)
-                worker.execute("SELECT pg_advisory_lock(7)")
-                routines["begin"](sweeper)
-                with ThreadPoolExecutor(1) as threads:
-                    sweep = threads.submit(routines["call"], sweeper, "scheduler.jobs", schema="pg_temp")
-                    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                    while database.look_up(waiting) == 0:
-                        assert not sweep.done(), sweep.result()
-                    worker.execute(
-                        "INSERT INTO scheduler.triggers (tenant_id, kind, name, last_job_id)"
-                        " VALUES ('demo', 'route', 'x', %(job)s)", {"job": taken},
-                    )  # fmt: skip
-                    worker.execute("SELECT pg_advisory_unlock(7)")
-                    return sweep.result()
-        return ask(environment, query, params, deadline)
-
-    monkeypatch.setattr(sweeping, "_ask", race)
-    counts = keep()
-    assert asked.count("expire_jobs") == 2
-    assert (counts["failed"], counts["deleted"]) == (0, 1)
+    # Committed when the deletion has its snapshot: it does not see the trigger, the foreign key does.
+    waits = [
+        (
+            r"(WITH gone AS \(DELETE FROM scheduler.jobs t\s+WHERE )",
+            r"\1(SELECT pg_advisory_xact_lock(7)) IS NOT NULL AND ",
+        )
+    ]
+    text = routines["change"](routines["read"](database, "scheduler.jobs"), waits)
+    with database.connect("app") as sweeper, database.connect("superuser") as worker:
+        sweeper.execute(text.replace("'20ms'", "'20s'"))
+        worker.execute("SELECT pg_advisory_lock(7)")
+        routines["begin"](sweeper)
+        with ThreadPoolExecutor(1) as threads:
+            sweep = threads.submit(routines["call"], sweeper, "scheduler.jobs", schema="pg_temp")
+            while database.look_up("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 0:
+                assert not sweep.done(), sweep.result()
+            tables.put_trigger(taken)
+            worker.execute("SELECT pg_advisory_unlock(7)")
+            row = sweep.result()
+        sweeper.execute("COMMIT")
+    assert (row["deleted"], row["may_have_passed_over"]) == (1, True)
     assert tables.ids("scheduler.jobs") == {taken}
     assert tables.ids("scheduler.job_history") == {free}
 

@@ -292,39 +292,11 @@ $$;
 REVOKE ALL ON FUNCTION scheduler_app.open_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.open_workers() TO evalward_app;
 
--- The place (age, id) before which rows of a table go: those that ended before expired_before, and the oldest of those
--- beyond the newest row_budget (>= 1; NULL: no budget) that nothing protects. Costs row_budget steps in an index at most,
--- and one for each protected row on the way. tenant: NULL for scheduler.workers. Read-only, no lock.
-CREATE FUNCTION scheduler_app.find_expiry_bound(
-    table_name text, tenant text, expired_before timestamptz, row_budget integer)
-    RETURNS TABLE (before_at timestamptz, before_id uuid)
-    LANGUAGE plpgsql
-    STABLE
-AS $$
-DECLARE
-    tenant_argument text := CASE WHEN tenant IS NULL THEN '' ELSE '$1' END;
-BEGIN
-    before_at := expired_before;
-    before_id := '00000000-0000-0000-0000-000000000000';
-    IF row_budget IS NOT NULL THEN
-        EXECUTE format(
-            'SELECT t.ended_at, t.id FROM scheduler_app.%I(%s) AS t'
-            ' WHERE NOT t.is_guarded ORDER BY t.ended_at DESC, t.id DESC'
-            ' OFFSET $2 LIMIT 1', 'terminal_' || split_part(table_name, '.', 2), tenant_argument)
-        INTO before_at, before_id USING tenant, row_budget - 1;
-        IF before_at IS NULL OR before_at < expired_before THEN
-            before_at := expired_before;
-            before_id := '00000000-0000-0000-0000-000000000000';
-        END IF;
-    END IF;
-    RETURN NEXT;
-END
-$$;
-
--- How many rows of a table have expired: those before (before_at, before_id) that nothing protects, counted up to row_cap
--- (>= 1), and when the oldest of them ended. tenant: NULL for scheduler.workers. Read-only, no lock.
+-- How many rows of a table have expired: those between (after, before) of (age, id) that nothing protects, counted up to
+-- row_cap (>= 1), and when the oldest of them ended. tenant: NULL for scheduler.workers. Read-only, no lock.
 CREATE FUNCTION scheduler_app.measure_expired(
-    table_name text, tenant text, before_at timestamptz, before_id uuid, row_cap integer)
+    table_name text, tenant text, before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid,
+    row_cap integer)
     RETURNS TABLE (expired integer, oldest_at timestamptz)
     LANGUAGE plpgsql
     STABLE
@@ -333,9 +305,10 @@ BEGIN
     RETURN QUERY EXECUTE format(
         'SELECT count(*)::integer, min(e.ended_at) FROM ('
         '    SELECT t.ended_at FROM scheduler_app.%I(%s) AS t WHERE NOT t.is_guarded AND (t.ended_at, t.id) < ($2, $3)'
-        '    ORDER BY t.ended_at, t.id LIMIT $4) AS e',
+        '      AND (t.ended_at, t.id) > ($4, $5)'
+        '    ORDER BY t.ended_at, t.id LIMIT $6) AS e',
         'terminal_' || split_part(table_name, '.', 2), CASE WHEN tenant IS NULL THEN '' ELSE '$1' END)
-    USING tenant, before_at, before_id, row_cap;
+    USING tenant, before_at, before_id, after_at, after_id, row_cap;
 END
 $$;
 
@@ -358,18 +331,17 @@ BEGIN
         'SELECT (SELECT count(*) FROM (SELECT 1 FROM ' || terminal || ' WHERE NOT t.is_guarded LIMIT $4) AS e)::integer,'
         ' x.expired, (g.guarded + a.active)::integer,'
         ' (SELECT count(*) FROM (SELECT 1 FROM ' || open || ' WHERE o.is_incomplete LIMIT $4) AS i)::integer, x.oldest_at'
-        ' FROM scheduler_app.measure_expired($5, $1, $2, $3, $4) AS x,'
+        ' FROM scheduler_app.measure_expired($5, $1, $2, $3, ''-infinity'', $3, $4) AS x,'
         ' (SELECT count(*) FILTER (WHERE w.is_guarded) AS guarded FROM (SELECT t.is_guarded FROM ' || terminal
         || ' LIMIT $4) AS w) AS g,'
         ' (SELECT count(*) AS active FROM (SELECT 1 FROM ' || open || ' WHERE NOT o.is_incomplete LIMIT $4) AS o) AS a'
     USING tenant, before_at, before_id, row_cap, table_name;
 END
 $$;
-REVOKE ALL ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, timestamptz, uuid, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION scheduler_app.find_expiry_bound(text, text, timestamptz, integer) TO evalward_app;
-GRANT EXECUTE ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, integer) TO evalward_app;
+GRANT EXECUTE ON FUNCTION scheduler_app.measure_expired(text, text, timestamptz, uuid, timestamptz, uuid, integer)
+    TO evalward_app;
 GRANT EXECUTE ON FUNCTION scheduler_app.measure_table(text, text, timestamptz, uuid, integer) TO evalward_app;
 
 -- For what is only done again when a crash of the server loses it (a mark, a deletion): the transaction's COMMIT answers
@@ -386,33 +358,76 @@ $$;
 REVOKE ALL ON FUNCTION scheduler_app.commit_without_waiting() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.commit_without_waiting() TO evalward_app;
 
--- One routine a table, one call a batch, each in a transaction of its own. Rows that ended between (after, before) of
--- (age, id) go, oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, and, of a full
--- batch, the place of the last one: the next begins after it instead of walking over what the batches before it left dead.
+-- Two routines a table. find_expired_*: the place (age, id) before which rows go: those that ended before expired_before,
+-- and the oldest of those beyond the newest row_budget (>= 1; NULL: no budget) that nothing protects; and whether there is
+-- one. Costs row_budget steps in an index at most, and one for each protected row on the way. Read-only, no lock.
 --
--- At first the place of the last row of a full batch is found in the index, and what ends there is deleted at once: one
--- snapshot sees both, so that there are never more than `batch`. The DELETE carries the whole condition, which is looked
--- at again in the newest version of a row that somebody has changed meanwhile. It waits for a locked row no longer than
--- 20 ms. Then rows are chosen that nobody holds: the choice is MATERIALIZED because a plan may otherwise run it, with its
--- LIMIT, once for each row it is joined to; its rows are found again by the place where they are locked; the condition is
--- repeated, between the bounds of the batch, so that a plan that walks the index again does not walk the whole backlog.
--- That costs twice as much, rows being locked and then deleted. A lease counts as live from the statement's beginning, as
--- its snapshot does: one that is renewed meanwhile has not run out, and none runs out between the place and the deletion.
+-- expire_*: one call a batch, each in a transaction of its own. Rows that ended between (after, before) of (age, id) go,
+-- oldest first, at most `batch` (>= 1) of them. Returns how many were selected and deleted, of a full batch the place of
+-- the last one, after which the next begins instead of walking over what the batches before it left dead, and whether rows
+-- may have been passed over.
+--
+-- At first the place of the last row of a full batch is found in the index, and all that ends there is deleted; should
+-- there be more than `batch` by then, that is undone and done the second way. The DELETE carries the whole condition, in a
+-- snapshot of its own, and PostgreSQL looks at it again in the newest version of a row that somebody has changed
+-- meanwhile. It waits for a locked row no longer than 20 ms. Then, and when a trigger has taken up a job meanwhile, rows
+-- are chosen that nobody holds: the choice is MATERIALIZED because a plan may otherwise run it, with its LIMIT, once for
+-- each row it is joined to; its rows are found again by the place where they are locked; the condition is repeated,
+-- between the bounds of the batch, so that a plan that walks the index again does not walk the whole backlog. That costs
+-- twice as much, rows being locked and then deleted. A lease counts as live from the beginning of the call, before any
+-- snapshot: one that is renewed meanwhile has not run out.
 --
 -- Plans are kept and walk the index in its order, may neither read a table whole nor sort it: the planner knows nothing
--- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). The commit does not wait
--- for the disk: what a crash brings back is swept again, and the receipt, which waits, comes after it. Locks: the rows.
--- Raises EW001 without a tenant, EW003 for another than the transaction's.
+-- of `batch` and often nothing of the table, and a bitmap takes three times as long (measured). Rows are counted, not
+-- returned, which took a third of the time (measured). The commit does not wait for the disk: what a crash brings back is
+-- swept again, and the receipt, which waits, comes after it. Locks: the rows. Raises EW001 without a tenant, EW003 for
+-- another than the transaction's.
 --
 -- The routines are one text with the names, the age and the condition of each table in it, and what becomes of what was
 -- deleted: jobs leave their outcomes in the history, in the same statement.
 DO $make$
 DECLARE
     template text := $template$
+-- Finds what has expired in {table}.
+CREATE FUNCTION scheduler_app.find_expired_{routine}({tenant}expired_before timestamptz, row_budget integer)
+    RETURNS TABLE (before_at timestamptz, before_id uuid, is_expired boolean)
+    LANGUAGE plpgsql
+    STABLE
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_bitmapscan = off
+    SET enable_sort = off
+AS $$
+BEGIN
+    IF row_budget IS NOT NULL THEN
+        SELECT {age}, t.id INTO before_at, before_id
+        FROM {table} t
+        WHERE {condition}
+        ORDER BY {age} DESC, t.id DESC
+        OFFSET row_budget - 1
+        LIMIT 1;
+    END IF;
+    IF before_at IS NULL OR before_at < expired_before THEN
+        before_at := expired_before;
+        before_id := '00000000-0000-0000-0000-000000000000';
+    END IF;
+    PERFORM FROM {table} t
+    WHERE {condition}
+      AND ({age}, t.id) < (before_at, before_id)
+    ORDER BY {age}, t.id
+    LIMIT 1;
+    is_expired := FOUND;
+    RETURN NEXT;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.find_expired_{routine} FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.find_expired_{routine} TO evalward_app;
+
 -- Deletes one batch of {table}.
 CREATE FUNCTION scheduler_app.expire_{routine}(
     {tenant}before_at timestamptz, before_id uuid, after_at timestamptz, after_id uuid, batch integer)
-    RETURNS TABLE (selected integer, deleted integer, last_at timestamptz, last_id uuid)
+    RETURNS TABLE (
+        selected integer, deleted integer, last_at timestamptz, last_id uuid, may_have_passed_over boolean)
     LANGUAGE plpgsql
     VOLATILE
     SET plan_cache_mode = force_generic_plan
@@ -425,35 +440,36 @@ BEGIN
     PERFORM scheduler_app.commit_without_waiting();
     BEGIN
         PERFORM set_config('lock_timeout', '20ms', true);
-        RETURN QUERY
-        WITH edge AS MATERIALIZED (
-            SELECT coalesce(f.ended_at, before_at) AS ended_at, coalesce(f.id, before_id) AS id,
-                   f.id IS NOT NULL AS is_full
-            FROM (SELECT 1) AS one
-            LEFT JOIN (
-                SELECT {age} AS ended_at, t.id
-                FROM {table} t
-                WHERE {condition}
-                  AND ({age}, t.id) < (before_at, before_id)
-                  AND ({age}, t.id) > (after_at, after_id)
-                ORDER BY {age}, t.id
-                OFFSET batch - 1
-                LIMIT 1) AS f ON true
-        ), gone AS (
-            DELETE FROM {table} t
-            WHERE {condition}
-              AND ({age}, t.id) < (before_at, before_id)
-              AND ({age}, t.id) > (after_at, after_id)
-              AND ({age}, t.id) <= ((SELECT e.ended_at FROM edge e), (SELECT e.id FROM edge e))
-            RETURNING {returned}
-        ){afterwards}
-        SELECT CASE WHEN e.is_full THEN batch ELSE g.deleted END, g.deleted, e.ended_at, e.id
-        FROM edge e
-        CROSS JOIN (SELECT count(*)::integer AS deleted FROM gone) AS g;
+        SELECT {age}, t.id INTO last_at, last_id
+        FROM {table} t
+        WHERE {condition}
+          AND ({age}, t.id) < (before_at, before_id)
+          AND ({age}, t.id) > (after_at, after_id)
+        ORDER BY {age}, t.id
+        OFFSET batch - 1
+        LIMIT 1;
+        IF FOUND THEN
+            selected := batch;
+        ELSE
+            last_at := before_at;
+            last_id := before_id;
+        END IF;
+        {beforehand}DELETE FROM {table} t
+        WHERE {condition}
+          AND ({age}, t.id) < (before_at, before_id)
+          AND ({age}, t.id) > (after_at, after_id)
+          AND ({age}, t.id) <= (last_at, last_id){afterwards};
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        IF deleted > batch THEN
+            RAISE EXCEPTION 'more rows than the batch' USING ERRCODE = 'lock_not_available';
+        END IF;
+        selected := coalesce(selected, deleted);
+        may_have_passed_over := false;
+        RETURN NEXT;
         RETURN;
     EXCEPTION
-        WHEN lock_not_available THEN
-            -- Somebody works on a row of these: what follows takes the others. The time-out is as before the block.
+        WHEN lock_not_available OR foreign_key_violation THEN
+            -- What follows takes the others. The time-out is as before the block.
             NULL;
     END;
     RETURN QUERY
@@ -477,8 +493,8 @@ BEGIN
           AND ({age}, t.id) > (after_at, after_id)
           AND ({age}, t.id) <= ((SELECT l.ended_at FROM last l), (SELECT l.id FROM last l))
         RETURNING {returned}
-    ){afterwards}
-    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id
+    ){archived}
+    SELECT (SELECT count(*) FROM candidates)::integer, (SELECT count(*) FROM gone)::integer, l.ended_at, l.id, true
     FROM (SELECT 1) AS one
     LEFT JOIN last AS l ON true;
 END
@@ -486,7 +502,7 @@ $$;
 REVOKE ALL ON FUNCTION scheduler_app.expire_{routine} FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION scheduler_app.expire_{routine} TO evalward_app;
 $template$;
-    archive text := $archive$, archived AS (
+    archive text := $archive$
         INSERT INTO scheduler.job_history AS h (
             tenant_id, id, kind, state, dedupe_key, attempts, result, error, created_at, created_by, started_at,
             completed_at)
@@ -497,8 +513,7 @@ $template$;
         ON CONFLICT (tenant_id, id) DO UPDATE
         SET state = excluded.state, attempts = excluded.attempts, result = excluded.result, error = excluded.error,
             created_at = excluded.created_at, created_by = excluded.created_by, started_at = excluded.started_at,
-            completed_at = excluded.completed_at, archived_at = clock_timestamp()
-    )$archive$;
+            completed_at = excluded.completed_at, archived_at = clock_timestamp()$archive$;
     returned_jobs text := 't.tenant_id, t.id, t.kind, t.state, t.dedupe_key, t.attempts, t.result, t.error, t.created_at,
                   t.created_by, t.started_at, t.completed_at';
     made record;
@@ -511,7 +526,9 @@ BEGIN
                CASE g.routine WHEN 'workers' THEN ''
                               ELSE 'PERFORM scheduler_app.raise_unless_tenant(tenant);' END AS "check",
                CASE g.routine WHEN 'jobs' THEN returned_jobs ELSE 't.id' END AS returned,
-               CASE g.routine WHEN 'jobs' THEN archive ELSE '' END AS afterwards
+               CASE g.routine WHEN 'jobs' THEN 'WITH gone AS (' ELSE '' END AS beforehand,
+               CASE g.routine WHEN 'jobs' THEN ' RETURNING ' || returned_jobs || ')' || archive ELSE '' END AS afterwards,
+               CASE g.routine WHEN 'jobs' THEN ', archived AS (' || archive || ')' ELSE '' END AS archived
         FROM (VALUES
             ('jobs', 'scheduler.jobs', 't.completed_at',
              $$t.tenant_id = tenant AND t.state IN ('succeeded', 'failed', 'canceled', 'timed_out') AND t.completed_at IS NOT NULL
@@ -560,6 +577,28 @@ BEGIN
     END LOOP;
 END
 $make$;
+
+-- What has expired in the given tables of a tenant (NULL: scheduler.workers): a row for each in which something has, with
+-- the place before which its rows go. The arrays belong together: for each table its cut-off and its budget of rows.
+-- Read-only, no lock.
+CREATE FUNCTION scheduler_app.find_expired(
+    tenant text, table_names text[], expired_before timestamptz[], row_budgets integer[])
+    RETURNS TABLE (table_name text, before_at timestamptz, before_id uuid)
+    LANGUAGE plpgsql
+    STABLE
+AS $$
+BEGIN
+    FOR number IN 1 .. cardinality(table_names) LOOP
+        RETURN QUERY EXECUTE format(
+            'SELECT $1, f.before_at, f.before_id FROM scheduler_app.%I(%s$3, $4) AS f WHERE f.is_expired',
+            'find_expired_' || split_part(table_names[number], '.', 2),
+            CASE WHEN tenant IS NULL THEN '' ELSE '$2, ' END)
+        USING table_names[number], tenant, expired_before[number], row_budgets[number];
+    END LOOP;
+END
+$$;
+REVOKE ALL ON FUNCTION scheduler_app.find_expired(text, text[], timestamptz[], integer[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION scheduler_app.find_expired(text, text[], timestamptz[], integer[]) TO evalward_app;
 
 -- What each sweep of the keeper did; the newest 90 are kept. Holds no tenant but the one the next sweep goes on after.
 CREATE TABLE scheduler.sweep_receipts (

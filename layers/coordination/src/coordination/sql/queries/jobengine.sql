@@ -16,91 +16,82 @@ LEFT JOIN LATERAL (
     ORDER BY s.started_at DESC, s.id DESC
     LIMIT 1) AS r ON true;
 
--- name: find_expiry_bound
--- The place (age, id) before which rows of a table go. expired_before: the cut-off; row_budget: rows that stay at most,
--- >= 1, or NULL; tenant: NULL for the global table. No lock.
-SELECT b.before_at, b.before_id
-FROM scheduler_app.find_expiry_bound(
-    %(table_name)s::text, %(tenant)s::text, %(expired_before)s::timestamptz, %(row_budget)s::integer) AS b;
+-- name: find_expired
+-- Of the given tables of a scope those in which rows have expired, each with the place (age, id) before which they go.
+-- expired_before: cut-offs; row_budgets: rows that stay at most, >= 1, or NULL, one for each table; tenant: NULL for the
+-- global table. No lock.
+SELECT f.table_name, f.before_at, f.before_id
+FROM scheduler_app.find_expired(%(tenant)s, %(table_names)s, %(expired_before)s, %(row_budgets)s) AS f;
 
 -- name: measure_expired
--- Expired rows of a table, at most row_cap (rows, >= 1), and the age of the oldest. before_*: the place before which rows
--- go; tenant: NULL for the global table. No lock.
+-- Expired rows of a table between two places (age, id), at most row_cap (rows, >= 1), and the age of the oldest. tenant:
+-- NULL for the global table. No lock.
 SELECT m.expired, extract(epoch FROM clock_timestamp() - m.oldest_at)::double precision AS oldest_age_seconds
 FROM scheduler_app.measure_expired(
-    %(table_name)s::text, %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(row_cap)s::integer) AS m;
+    %(table_name)s, %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(row_cap)s) AS m;
 
 -- name: expire_jobs
--- Delete one batch of ended rows between two places (age, id), oldest first, and archive their outcomes. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first and archive their outcomes. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_jobs(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_runs
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_runs(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_graph_jobs
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_graph_jobs(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_policy_run_jobs
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_policy_run_jobs(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_estate_run_queue
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_estate_run_queue(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_pack_storage_outbox
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_pack_storage_outbox(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_failure_signatures
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_failure_signatures(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_job_history
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_job_history(
-    %(tenant)s::text, %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(tenant)s, %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: expire_workers
--- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1. Locks:
--- the rows, passing over those that are held.
-SELECT e.selected, e.deleted, e.last_at, e.last_id
+-- Delete one batch of ended rows between two places (age, id), oldest first. batch: rows, >= 1.
+-- Locks: the rows, passing over those that are held.
+SELECT e.selected, e.deleted, e.last_at, e.last_id, e.may_have_passed_over
 FROM scheduler_app.expire_workers(
-    %(before_at)s::timestamptz, %(before_id)s::uuid, %(after_at)s::timestamptz, %(after_id)s::uuid,
-    %(batch)s::integer) AS e;
+    %(before_at)s, %(before_id)s, %(after_at)s, %(after_id)s, %(batch)s) AS e;
 
 -- name: insert_sweep_receipt
 -- Note what a sweep did. stopped_after: the last scope that was reached when its time was over, or NULL; tables: counts by
