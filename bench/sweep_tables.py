@@ -1,9 +1,9 @@
 """B7: the keeper's batches beside one DELETE of as many rows, in a table of one and of ten million rows.
 
-Rows of `scheduler.graph_jobs` that ended one after the other; band after band of 20,000 goes, by turns through the keeper's own scope sweep
-(batches of 1,000, each a transaction) and in one statement, each on a vacuumed table, so that neither walks over what
-the other has left dead. Beside it: latencies of a batch, a writer that goes on meanwhile, how long the doctor takes.
-`EVALWARD_BENCH_ROWS=1000000` measures that size only.
+Rows of `scheduler.graph_jobs` that ended one after the other; band after band of 20,000 goes, by turns through the
+keeper's own scope sweep (batches of 1,000, each a transaction) and in one statement, each on a vacuumed table, so that
+neither walks over what the other has left dead. Beside it: latencies of a batch, a writer that goes on meanwhile, how
+long the doctor takes. `EVALWARD_BENCH_ROWS=1000000` measures that size only.
 """
 
 import json

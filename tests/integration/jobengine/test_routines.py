@@ -281,8 +281,8 @@ def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
     text = routines["change"](routines["read"](tables.database, "scheduler.graph_jobs"), [AROUND_LOCKS[0]])
     chosen = re.search(r"MATERIALIZED \((.*?)\n    \), last", text, flags=re.DOTALL)
     assert chosen is not None
-    # The same choice as a subquery that is run anew for each row, as a nested loop does; that it mentions the row leaves
-    # the planner nothing else, whatever it believes of the table.
+    # The same choice as a subquery, run anew for each row, as a nested loop does; that it mentions the row leaves the
+    # planner nothing else, whatever it believes of the table.
     inner = re.sub(r"\bt\b(?=\.|\n| SKIP)", "r", chosen[1]).replace("WHERE ", "WHERE t.id IS NOT NULL AND ", 1)
     changes = [
         (r"USING candidates c\s+WHERE t\.ctid = c\.place", f"WHERE t.id IN (SELECT c.id FROM ({inner}) AS c)"),
