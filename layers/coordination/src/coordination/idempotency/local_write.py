@@ -66,8 +66,9 @@ def perform_local_write[Result](
             params = record_params(write, settings)
             done = effect(transaction)
             ended = transaction.submit(QUERIES["end_local_write"], params | answer_params(done[1], settings))
-        row = ended.fetchone()
-        return Performed(done[0], row["records_left"] if row else None)
+        # The one value, without making a row of it.
+        left = ended.pgresult.get_value(0, 0) if ended.pgresult else None
+        return Performed(done[0], int(left) if left else None)
     except OutcomeUnknownError:
         record = _read_back(database, write)
         if done is None or record is None:

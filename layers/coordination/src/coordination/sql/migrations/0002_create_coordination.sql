@@ -128,7 +128,7 @@ CREATE FUNCTION coordination.claim_local_write(scope_tenant text, scope_principa
     VOLATILE
 AS $$
 BEGIN
-    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+    IF scope_tenant IS DISTINCT FROM current_setting('app.tenant_id', true) THEN
         PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     END IF;
     IF NOT pg_try_advisory_xact_lock(coordination.advisory_lock_id(
@@ -159,13 +159,13 @@ CREATE FUNCTION coordination.end_local_write(
     VOLATILE
 AS $$
 DECLARE
-    outcome_bytes bigint := coalesce(octet_length(outcome_body) + octet_length(outcome_headers::text), 0);
+    outcome_bytes bigint := coalesce(octet_length(outcome_body) + pg_column_size(outcome_headers), 0);
     decided_at timestamptz;
     scope_records integer;
     scope_bytes bigint;
     may_have_expired boolean;
 BEGIN
-    IF scope_tenant IS DISTINCT FROM scheduler_app.require_current_tenant() THEN
+    IF scope_tenant IS DISTINCT FROM current_setting('app.tenant_id', true) THEN
         PERFORM scheduler_app.raise_unless_tenant(scope_tenant);
     END IF;
     IF NOT pg_try_advisory_xact_lock(
@@ -175,7 +175,7 @@ BEGIN
     decided_at := clock_timestamp();
     UPDATE coordination.idempotency_scopes s
     SET records = s.records + 1, stored_bytes = s.stored_bytes + outcome_bytes,
-        next_expiry_at = least(s.next_expiry_at, decided_at + make_interval(secs => retention_seconds))
+        next_expiry_at = least(s.next_expiry_at, decided_at + retention_seconds * interval '1 second')
     WHERE s.tenant_id = scope_tenant AND s.principal = scope_principal
     RETURNING s.records, s.stored_bytes, s.next_expiry_at <= decided_at
     INTO scope_records, scope_bytes, may_have_expired;
@@ -186,12 +186,12 @@ BEGIN
             INSERT INTO coordination.idempotency_scopes (tenant_id, principal, records, stored_bytes, next_expiry_at)
             VALUES (
                 scope_tenant, scope_principal, 1, outcome_bytes,
-                decided_at + make_interval(secs => retention_seconds))
+                decided_at + retention_seconds * interval '1 second')
             RETURNING records, stored_bytes INTO scope_records, scope_bytes;
         ELSIF may_have_expired THEN
             SELECT left_over.records, left_over.stored_bytes INTO scope_records, scope_bytes
             FROM coordination.prune_records(
-                scope_tenant, scope_principal, decided_at, decided_at + make_interval(secs => retention_seconds))
+                scope_tenant, scope_principal, decided_at, decided_at + retention_seconds * interval '1 second')
                 AS left_over;
         END IF;
         IF scope_records > max_records THEN
@@ -214,7 +214,7 @@ BEGIN
     VALUES (
         scope_tenant, scope_principal, key_digest, NULL, operation_id, request_fingerprint,
         CASE WHEN outcome_body IS NULL THEN 'tombstone' ELSE 'completed' END, decided_at, decided_at,
-        decided_at + make_interval(secs => retention_seconds), outcome_status, outcome_headers, outcome_body,
+        decided_at + retention_seconds * interval '1 second', outcome_status, outcome_headers, outcome_body,
         outcome_bytes);
     RETURN max_records - scope_records;
 END

@@ -52,7 +52,7 @@ CREATE FUNCTION coordination.complete_remote_write(
 AS $$
 DECLARE
     other_bytes bigint;
-    outcome_bytes bigint := coalesce(octet_length(outcome_body) + octet_length(outcome_headers::text), 0);
+    outcome_bytes bigint := coalesce(octet_length(outcome_body) + pg_column_size(outcome_headers), 0);
     is_kept boolean;
     completed timestamptz;
 BEGIN
