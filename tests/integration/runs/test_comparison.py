@@ -35,8 +35,8 @@ def test_pass_fail_records_are_paired_by_id(world: World) -> None:
     low, high = interval_of_paired_difference(both=1, fixes=1, regressions=1, neither=1) or (0, 0)
     assert metric == {
         "id": "exact_match", "evaluator": "exact_match", "kind": "pass_fail", "better": "higher", "unit": None,
-        "same_params": True, "n": 4, "baseline_mean": 0.5, "candidate_mean": 0.5, "difference": 0.0, "ci_low": pytest.approx(low),
-        "ci_high": pytest.approx(high), "regressions_count": 1, "fixes_count": 1,
+        "same_params": True, "n": 4, "baseline_mean": 0.5, "candidate_mean": 0.5, "difference": 0.0,
+        "ci_low": pytest.approx(low), "ci_high": pytest.approx(high), "regressions_count": 1, "fixes_count": 1,
         "regressions": [{"record": "b", "trial": 1, "baseline": 1.0, "candidate": 0.0}],
         "fixes": [{"record": "c", "trial": 1, "baseline": 0.0, "candidate": 1.0}],
         "baseline_only": 2, "candidate_only": 1,
