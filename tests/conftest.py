@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ ROLES = {"owner": "evalward_owner", "app": "evalward_app"}
 # Another server than the embedded one: the folder with its `postgres`. Read here: the environment is cleaned below.
 BINARIES = os.environ.get("EVALWARD_TEST_POSTGRES")
 _numbers = itertools.count(1)
+
+# A shell ignores Ctrl-C for what it starts in the background, and all that is started from there inherits it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A copy of the template costs half a second on a busy machine, deleting a test's few rows costs milliseconds.
 EMPTY_DATABASE = """

@@ -283,7 +283,7 @@ def test_nested_loop_deletes_too_much_when_the_choice_is_not_materialized(
     assert chosen is not None
     # The same choice as a subquery, run anew for each row, as a nested loop does; that it mentions the row leaves the
     # planner nothing else, whatever it believes of the table.
-    inner = re.sub(r"\bt\b(?=\.|\n| SKIP)", "r", chosen[1]).replace("WHERE ", "WHERE t.id IS NOT NULL AND ", 1)
+    inner = re.sub(r"\bt\b(?=\.|\n| SKIP)", "r", chosen[1]).replace("WHERE ", f"WHERE t.id <> '{NO_ID}' AND ", 1)
     changes = [
         (r"USING candidates c\s+WHERE t\.ctid = c\.place", f"WHERE t.id IN (SELECT c.id FROM ({inner}) AS c)"),
         # The bound would hide it: the rows up to the last of the first choice are as many as the batch.
