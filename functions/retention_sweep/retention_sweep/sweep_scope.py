@@ -186,7 +186,7 @@ def _sweep_table(
     """Delete batch after batch; return the place (age, id) after which rows may be left, None when there is none."""
     settings = environment.settings.jobengine.retention
     batch = settings.batch_size
-    after, is_swept, is_full, may_have_passed_over = _FROM_THE_OLDEST, False, False, False
+    after, is_full, may_have_passed_over = _FROM_THE_OLDEST, False, False
     for _ in range(settings.max_batches_per_sweep):
         if deadline.remaining_seconds() < SPARE_SECONDS:
             break
@@ -202,14 +202,12 @@ def _sweep_table(
             continue
         counts.deleted += row["deleted"]
         may_have_passed_over |= row["may_have_passed_over"]
-        is_full = row["selected"] == batch
-        if not is_full:
-            is_swept = True
-            break
+        if row["selected"] < batch:
+            # The end: what is left was passed over, if anything is.
+            return _FROM_THE_OLDEST if may_have_passed_over else None
+        is_full = True
         after = {"after_at": row["last_at"], "after_id": row["last_id"]}
     counts.is_budget_used_up |= is_full
-    if is_swept and not may_have_passed_over:
-        return None
     return _FROM_THE_OLDEST if may_have_passed_over else after
 
 
