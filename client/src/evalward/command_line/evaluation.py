@@ -9,7 +9,7 @@ import typer
 
 from evalward.command_line.documents import open_input, read_document
 from evalward.command_line.options import AsJson, AsLines, IdempotencyKey, Project
-from evalward.command_line.output import as_cell, print_json_line, print_table, show
+from evalward.command_line.output import as_cell, print_table, show, show_lines
 from evalward.command_line.session import open_session
 from evalward.errors import ConfigurationError
 from evalward.evaluation import read_frames
@@ -50,8 +50,7 @@ def evaluate_records(
             frames = read_frames(stream, "the standard input" if str(file) == "-" else str(file), wanted)
         answer = session.client.evaluate(where, frames, idempotency_key=idempotency_key)
         if as_lines:
-            for frame in answer:
-                print_json_line(frame)
+            show_lines(answer)
             return
         items: list[JsonObject] = []
         summary: JsonObject = {}

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -158,12 +158,8 @@ def list_results(
         where = session.project(project)
         run_id = find_run(session.client, where, run)
         results = session.client.runs.each_result(where, run_id, evaluator=evaluator, status=status)
-        if as_lines:
-            show_lines(islice(results, limit))
-            return
-        items, is_cut = take(results, limit or _USUAL_LIMIT)
-    names = ("record", "trial", "evaluator", "status", "score", "passed", "error")
-    show_list(items, {name: name for name in names}, is_cut=is_cut)
+        names = ("record", "trial", "evaluator", "status", "score", "passed", "error")
+        _show_records(results, {name: name for name in names}, limit, as_lines=as_lines)
 
 
 @app.command("outputs")
@@ -179,13 +175,13 @@ def list_outputs(
     with open_session() as session:
         where = session.project(project)
         outputs = session.client.runs.each_output(where, find_run(session.client, where, run))
-        if as_lines:
-            show_lines(islice(outputs, limit))
-            return
-        items, is_cut = take(outputs, limit or _USUAL_LIMIT)
-    columns: dict[str, Column] = {"record": "record", "trial": "trial", "output": lambda one: as_cell(one["output"])}
-    names = ("error", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "attempts")
-    show_list(items, {**columns, **{name: name for name in names}}, is_cut=is_cut)
+        columns: dict[str, Column] = {
+            "record": "record",
+            "trial": "trial",
+            "output": lambda one: as_cell(one["output"]),
+        }
+        names = ("error", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "attempts")
+        _show_records(outputs, {**columns, **{name: name for name in names}}, limit, as_lines=as_lines)
 
 
 @app.command("report")
@@ -474,6 +470,17 @@ def _print_comparison(comparison: JsonObject) -> None:
     )
     for metric in comparison["not_compared"]:
         say(f"{metric['id']} is not compared: {metric['reason']}")
+
+
+def _show_records(
+    items: Iterator[JsonObject], columns: dict[str, Column], limit: int | None, *, as_lines: bool
+) -> None:
+    """Show what a run has of its records: all as they come, a line each, or the first as a list."""
+    if as_lines:
+        show_lines(islice(items, limit))
+        return
+    shown, is_cut = take(items, limit or _USUAL_LIMIT)
+    show_list(shown, columns, is_cut=is_cut)
 
 
 def _name(metric: JsonObject) -> str:
