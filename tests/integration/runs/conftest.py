@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pytest
 from coordination.clock import Deadline
 from coordination.datasets import manifest_key, object_key
 from coordination.environment import Environment
+from evalward_local.target_server import TargetServer
 from records.canonical_json import canonical_json
 from records.manifest import Manifest, Notes, ShardStart, Source, encode_manifest
 from run_evaluation.evaluate_shard import evaluate_shard
@@ -161,6 +162,13 @@ class World:
     def delete(self, run: str, **options: Any) -> Reply:
         """Delete a run."""
         return self.service.call("DELETE", f"{RUNS}/{run}", **options)
+
+
+@pytest.fixture
+def endpoint() -> Generator[TargetServer]:
+    """Run an endpoint that makes outputs."""
+    with TargetServer() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

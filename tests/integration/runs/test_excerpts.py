@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 RUNS = "/v1/projects/demo/runs"
 HOSTILE = "<img src=x onerror=alert(1)> | `a` [b](javascript:1) @all \u202egnp.exe\x1b[2J\nsecond line"
-
-
-@pytest.fixture
-def endpoint() -> Generator[TargetServer]:
-    with TargetServer() as endpoint:
-        yield endpoint
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 QUESTIONS = [{"id": f"r{at}", "input": f"q{at}", "reference": f"answer to q{at}"} for at in range(6)]
 EXACT = [{"name": "exact_match"}]
-
-
-@pytest.fixture
-def endpoint() -> Generator[TargetServer]:
-    with TargetServer() as endpoint:
-        yield endpoint
 
 
 @pytest.fixture
